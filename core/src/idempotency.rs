@@ -1,0 +1,91 @@
+//! Step 6, *idempotency*: whether a message may be run at all, decided from the job and the row before anything is sent.
+//!
+//! The screen is the first half: it looks at the job. The second half is `begin` in [`crate::run`], the conditional
+//! write that makes the run one worker's own. Nothing here reads a clock or writes.
+
+use crate::job::{Job, JobState, RETENTION};
+use crate::message::Message;
+use crate::run::{RunRow, SkipReason};
+use chrono::{DateTime, TimeDelta, Utc};
+use std::time::Duration;
+
+/// What the screen says of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Screen {
+    /// Go on to the permit and begin.
+    Run,
+    /// Write the row as void, then delete the message.
+    Void {
+        /// The generation that voids it.
+        void_gen: u64,
+        /// Cancelled or superseded.
+        reason: SkipReason,
+    },
+    /// Write the row as skipped, then delete the message.
+    Skip(SkipReason),
+    /// Neither run, nor deleted, nor a row: look again later.
+    PutBack {
+        /// After how long.
+        wait: Duration,
+        /// Why, for metrics.
+        why: PutBack,
+    },
+    /// Nobody may drop or run it by himself: to the dead letters, with this reason.
+    DeadLetter(&'static str),
+}
+
+/// Why a message is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutBack {
+    /// The job is paused.
+    Paused,
+    /// It is not due yet.
+    NotDue,
+    /// The job read is older than the message.
+    JobOlder,
+}
+
+impl PutBack {
+    /// The word for labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PutBack::Paused => "paused",
+            PutBack::NotDue => "not_due",
+            PutBack::JobOlder => "job_older",
+        }
+    }
+}
+
+/// How long a message of a paused job is hidden.
+pub const PAUSED_WAIT: Duration = Duration::from_secs(60);
+
+const JOB_OLDER_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// Decides from the job (read consistently) and the row what to do with a message at `now`.
+pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: DateTime<Utc>) -> Screen {
+    let Some(job) = job else {
+        return Screen::DeadLetter("its job does not exist");
+    };
+    if job.generation < message.generation {
+        return Screen::PutBack { wait: JOB_OLDER_WAIT, why: PutBack::JobOlder };
+    }
+    if let Some(void_gen) = job.void_of(message.scheduled_at, message.generation) {
+        let reason = if job.state == JobState::Cancelled { SkipReason::Cancelled } else { SkipReason::Superseded };
+        return Screen::Void { void_gen, reason };
+    }
+    if row.is_none() && message.first_enqueued_at + TimeDelta::from_std(RETENTION).unwrap_or_default() < now {
+        return Screen::DeadLetter("it is older than the rows that would show whether it was done");
+    }
+    if job.state == JobState::Paused {
+        return Screen::PutBack { wait: PAUSED_WAIT, why: PutBack::Paused };
+    }
+    if message.due_at > now {
+        let wait = (message.due_at - now).to_std().unwrap_or_default().min(LONGEST_WAIT);
+        return Screen::PutBack { wait, why: PutBack::NotDue };
+    }
+    if job.deadline(message.due_at).is_some_and(|deadline| now > deadline) {
+        return Screen::Skip(SkipReason::Deadline);
+    }
+    Screen::Run
+}

@@ -1,0 +1,309 @@
+//! Step 5, *lease*: claims that expire by themselves, without comparing clocks.
+//!
+//! A holder renews by raising a counter. Whoever watches takes a lease over when its *own* monotonic clock has seen the
+//! counter stand still for the lease time. A holder trusts its lease only until the start of its last successful renewal
+//! plus the lease time less a margin, so it stops before anybody else may start. The same file holds the arithmetic of
+//! the leases on messages (visibility). Nothing here reads a clock or knows the store.
+
+use crate::due::{Minute, ShardClass, ShardId, Shards};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// How long SQS lets a message be held in all, from its receipt.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(12 * 3_600);
+
+/// What a lease is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LeaseId {
+    /// A slice of the timetable: `shard/0007`.
+    Shard(ShardId),
+    /// A scheduler's registration: `copy/1f3a…`. It claims nothing; it says that this copy counts.
+    Copy(String),
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LeaseId::Shard(shard) => write!(f, "shard/{shard}"),
+            LeaseId::Copy(holder) => write!(f, "copy/{holder}"),
+        }
+    }
+}
+
+impl std::str::FromStr for LeaseId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some(("shard", shard)) => shard.parse().map(LeaseId::Shard),
+            Some(("copy", holder)) => Ok(LeaseId::Copy(holder.to_owned())),
+            _ => Err(format!("`{text}` is not a lease: expected `shard/0007` or `copy/1f3a`")),
+        }
+    }
+}
+
+/// A lease as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// What it is about.
+    pub id: LeaseId,
+    /// Who holds it; none = free.
+    pub owner: Option<String>,
+    /// Raised by each take and each renewal.
+    pub counter: u64,
+    /// For a shard: the oldest minute not known drained.
+    pub cursor: Option<Minute>,
+}
+
+/// The times that leases live by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTimes {
+    /// After this long without a renewal others may take over.
+    pub lease: Duration,
+    /// Time between renewals.
+    pub renew_every: Duration,
+    /// By how much a holder stops trusting its lease earlier.
+    pub margin: Duration,
+}
+
+impl Default for LeaseTimes {
+    /// 10 s, renewed every 3 s, trusted for 8 s.
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        LeaseTimes { lease: s(10), renew_every: s(3), margin: s(2) }
+    }
+}
+
+impl LeaseTimes {
+    /// Until when a lease is trusted whose renewal (or take) began at `started`.
+    pub fn trusted_until(&self, started: Duration) -> Duration {
+        started + self.lease.saturating_sub(self.margin)
+    }
+
+    /// Whether a shard loop that finished its last pass at `last_pass` has earned a renewal at `now`. One that finished
+    /// none within the lease time leaves its shard to others.
+    pub fn has_earned_renewal(&self, last_pass: Duration, now: Duration) -> bool {
+        now.saturating_sub(last_pass) < self.lease
+    }
+
+    /// Checks the order of the times.
+    ///
+    /// # Errors
+    /// Names the relation that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        if self.renew_every.is_zero() || self.renew_every * 2 > self.lease.saturating_sub(self.margin) {
+            return Err(format!(
+                "a lease of {} s with a margin of {} s must be renewed at least twice within its trust: {} s is too long",
+                self.lease.as_secs(),
+                self.margin.as_secs(),
+                self.renew_every.as_secs()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What one observer has seen of the counters, by its own monotonic clock.
+#[derive(Clone, Debug, Default)]
+pub struct Observer {
+    seen: BTreeMap<LeaseId, Sighting>,
+}
+
+#[derive(Clone, Debug)]
+struct Sighting {
+    owner: Option<String>,
+    counter: u64,
+    since: Duration,
+}
+
+impl Observer {
+    /// Notes what the store showed at `now`.
+    pub fn observe(&mut self, leases: &[Lease], now: Duration) {
+        let present: std::collections::BTreeSet<&LeaseId> = leases.iter().map(|l| &l.id).collect();
+        self.seen.retain(|id, _| present.contains(id));
+        for lease in leases {
+            let moved = self.seen.get(&lease.id).is_none_or(|s| (&s.owner, s.counter) != (&lease.owner, lease.counter));
+            if moved {
+                let sighting = Sighting { owner: lease.owner.clone(), counter: lease.counter, since: now };
+                self.seen.insert(lease.id.clone(), sighting);
+            }
+        }
+    }
+
+    /// For how long a lease has stood still; zero when it was never seen.
+    pub fn stood_still(&self, id: &LeaseId, now: Duration) -> Duration {
+        self.seen.get(id).map_or(Duration::ZERO, |s| now.saturating_sub(s.since))
+    }
+
+    /// The copies whose registration still moves, `me` among them.
+    pub fn live_copies(&self, me: &str, times: &LeaseTimes, now: Duration) -> Vec<String> {
+        let alive = self.seen.keys().filter_map(|id| match id {
+            LeaseId::Copy(holder) if holder != me && self.stood_still(id, now) < times.lease => Some(holder.clone()),
+            _ => None,
+        });
+        let mut live: Vec<String> = alive.chain([me.to_owned()]).collect();
+        live.sort();
+        live
+    }
+
+    /// Registrations that have stood still so long that they can be thrown away.
+    pub fn forgotten_copies<'a>(&self, leases: &'a [Lease], times: &LeaseTimes, now: Duration) -> Vec<&'a Lease> {
+        let old = |l: &&Lease| matches!(l.id, LeaseId::Copy(_)) && self.stood_still(&l.id, now) > times.lease * 10;
+        leases.iter().filter(old).collect()
+    }
+}
+
+/// A shard to be taken, and what it must still look like for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// Which shard.
+    pub shard: ShardId,
+    /// The lease as observed; none = there is none yet.
+    pub observed: Option<Lease>,
+}
+
+/// The most shards of a class that one of `copies` copies may hold.
+pub fn fair_share(shards: usize, copies: usize) -> usize {
+    shards.div_ceil(copies.max(1))
+}
+
+/// Decides which shards `me` should take at `now`: those that are free or have stood still for the lease time, up to the
+/// fair share of each class. Copies begin at different places, so that they seldom reach for the same shard.
+pub fn plan_takes(
+    observer: &Observer,
+    leases: &[Lease],
+    shards: &Shards,
+    me: &str,
+    times: &LeaseTimes,
+    now: Duration,
+) -> Vec<Take> {
+    let copies = observer.live_copies(me, times, now);
+    let rank = copies.iter().position(|c| c == me).unwrap_or(0);
+    let known: BTreeMap<&LeaseId, &Lease> = leases.iter().map(|l| (&l.id, l)).collect();
+    let mut takes = Vec::new();
+    for class in ShardClass::ALL {
+        let all: Vec<ShardId> = shards.of_class(class).collect();
+        let share = fair_share(all.len(), copies.len());
+        let lease_of = |shard: ShardId| known.get(&LeaseId::Shard(shard)).copied();
+        let mine = all.iter().filter(|s| lease_of(**s).is_some_and(|l| l.owner.as_deref() == Some(me))).count();
+        let free = |shard: &ShardId| match lease_of(*shard) {
+            None => true,
+            Some(lease) => match lease.owner.as_deref() {
+                None => true,
+                Some(owner) => owner != me && observer.stood_still(&lease.id, now) >= times.lease,
+            },
+        };
+        let start = (rank * share).min(all.len());
+        let ordered = all[start..].iter().chain(&all[..start]);
+        takes.extend(
+            ordered
+                .filter(|s| free(s))
+                .take(share.saturating_sub(mine))
+                .map(|shard| Take { shard: *shard, observed: lease_of(*shard).cloned() }),
+        );
+    }
+    takes
+}
+
+/// By how much a held message may be extended at `now`: the visibility time, less near the end of the twelve hours for
+/// which SQS lets a message be held; none when that time is over.
+pub fn extension(received: Duration, now: Duration, visibility: Duration) -> Option<Duration> {
+    let left = (received + LONGEST_HOLD).saturating_sub(now + Duration::from_secs(60));
+    (left >= Duration::from_secs(1)).then(|| visibility.min(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    fn lease(id: LeaseId, owner: &str, counter: u64) -> Lease {
+        Lease { id, owner: (!owner.is_empty()).then(|| owner.to_owned()), counter, cursor: None }
+    }
+
+    fn shard(n: u16) -> LeaseId {
+        LeaseId::Shard(ShardId { class: ShardClass::Standard, number: n })
+    }
+
+    #[test]
+    fn a_lease_is_taken_over_only_when_its_counter_stood_still_for_the_lease_time() {
+        let times = LeaseTimes::default();
+        let shards = Shards { urgent: 0, standard: 1 };
+        let mut observer = Observer::default();
+        let held = |counter| vec![lease(shard(0), "a", counter)];
+        observer.observe(&held(1), S(100));
+        assert!(plan_takes(&observer, &held(1), &shards, "b", &times, S(109)).is_empty());
+        observer.observe(&held(2), S(109));
+        assert!(plan_takes(&observer, &held(2), &shards, "b", &times, S(118)).is_empty());
+        observer.observe(&held(2), S(119));
+        assert_eq!(plan_takes(&observer, &held(2), &shards, "b", &times, S(119)).len(), 1);
+    }
+
+    #[test]
+    fn a_holder_stops_trusting_before_anyone_may_take_over() {
+        let times = LeaseTimes::default();
+        // Whoever saw the renewal saw it after its start.
+        assert!(times.trusted_until(S(50)) < S(50) + times.lease);
+        assert!(times.check().is_ok());
+        assert!(LeaseTimes { renew_every: S(5), ..times }.check().unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn a_loop_that_finished_no_pass_does_not_renew() {
+        let times = LeaseTimes::default();
+        assert!(times.has_earned_renewal(S(100), S(109)));
+        assert!(!times.has_earned_renewal(S(100), S(110)));
+    }
+
+    #[test]
+    fn three_copies_take_a_third_each_of_either_class() {
+        let times = LeaseTimes::default();
+        let shards = Shards::default();
+        let mut leases: Vec<Lease> =
+            ["a", "b", "c"].map(|c| lease(LeaseId::Copy(c.into()), c, 1)).into_iter().collect();
+        for me in ["a", "b", "c"] {
+            let mut observer = Observer::default();
+            observer.observe(&leases, S(1));
+            let takes = plan_takes(&observer, &leases, &shards, me, &times, S(1));
+            leases.extend(takes.iter().map(|t| lease(LeaseId::Shard(t.shard), me, 1)));
+        }
+        let held = |me: &str, class| {
+            leases
+                .iter()
+                .filter(|l| l.owner.as_deref() == Some(me) && matches!(l.id, LeaseId::Shard(s) if s.class == class))
+                .count()
+        };
+        assert_eq!(["a", "b", "c"].map(|c| held(c, ShardClass::Standard)), [8, 8, 8]);
+        assert_eq!(["a", "b", "c"].map(|c| held(c, ShardClass::Urgent)), [3, 3, 2]);
+    }
+
+    #[test]
+    fn a_dead_copy_stops_counting_and_is_thrown_away_later() {
+        let times = LeaseTimes::default();
+        let leases = [lease(LeaseId::Copy("dead".into()), "dead", 5)];
+        let mut observer = Observer::default();
+        observer.observe(&leases, S(0));
+        assert_eq!(observer.live_copies("me", &times, S(9)), ["dead", "me"]);
+        assert_eq!(observer.live_copies("me", &times, S(10)), ["me"]);
+        assert!(observer.forgotten_copies(&leases, &times, S(99)).is_empty());
+        assert_eq!(observer.forgotten_copies(&leases, &times, S(101)).len(), 1);
+    }
+
+    #[test]
+    fn a_message_is_never_held_beyond_twelve_hours() {
+        let v = S(60);
+        assert_eq!(extension(S(0), S(20), v), Some(v));
+        assert_eq!(extension(S(0), LONGEST_HOLD - S(90), v), Some(S(30)));
+        assert_eq!(extension(S(0), LONGEST_HOLD - S(60), v), None);
+    }
+
+    #[test]
+    fn a_lease_id_reads_back_from_its_text() {
+        for text in ["shard/0007", "shard/u003", "copy/1f3a"] {
+            assert_eq!(text.parse::<LeaseId>().unwrap().to_string(), text);
+        }
+        assert!("rate".parse::<LeaseId>().is_err());
+    }
+}

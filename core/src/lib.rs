@@ -1,0 +1,29 @@
+//! Punctual's rules, the ports they work through, and the adapters behind those.
+//!
+//! A run goes nine steps: **job → due → dispatch → queue → lease → idempotency → rate → deliver → record.** The rules of
+//! each are pure functions over values: [`job`] and [`schedule`], [`due`], [`dispatch`], [`message`], [`lease`],
+//! [`idempotency`], [`rate`], [`retry`] (what a delivery's outcome means), [`run`] (the row and its state machine).
+//! [`ports`] are what the services need of the world, `aws` and `memory` the two worlds they run in, and `conformance`
+//! the suites that both must pass. With default features nothing here knows AWS, reads a clock, or performs I/O.
+
+#[cfg(feature = "aws")]
+pub mod aws;
+pub mod clock;
+#[cfg(feature = "test-util")]
+pub mod conformance;
+pub mod dispatch;
+pub mod due;
+pub mod error;
+pub mod idempotency;
+pub mod job;
+pub mod lease;
+#[cfg(feature = "test-util")]
+pub mod memory;
+pub mod message;
+pub mod payload;
+pub mod ports;
+pub mod priority;
+pub mod rate;
+pub mod retry;
+pub mod run;
+pub mod schedule;

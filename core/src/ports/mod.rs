@@ -1,0 +1,40 @@
+//! What the services need of the world: one small trait a step. Adapters are in `aws` and `memory`; the suites in
+//! `conformance` say what each must do.
+//!
+//! A lost race is a value. An error means that the call itself failed, and how (see [`PortError`]).
+
+mod gateway;
+mod leases;
+mod queue;
+mod store;
+
+pub use gateway::{Gateway, SmsRequest};
+pub use leases::{Claim, LeaseStore};
+pub use queue::{BATCH, Delivery, LONGEST_BODY_BYTES, QueueDepth, RunQueue, SendResult};
+pub use store::{
+    Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, PageToken, Put,
+    Replace, RunStore,
+};
+
+use crate::error::PortError;
+use std::sync::Arc;
+
+/// The result of a call to a port.
+pub type PortResult<T> = Result<T, PortError>;
+
+/// All ports to the store and the queues, as one set.
+#[derive(Clone)]
+pub struct Ports {
+    /// Jobs.
+    pub jobs: Arc<dyn JobStore>,
+    /// The due index.
+    pub due: Arc<dyn DueIndex>,
+    /// Run rows.
+    pub runs: Arc<dyn RunStore>,
+    /// Leases.
+    pub leases: Arc<dyn LeaseStore>,
+    /// Settings that live in the store.
+    pub control: Arc<dyn Control>,
+    /// The priority queues and the dead letters.
+    pub queue: Arc<dyn RunQueue>,
+}

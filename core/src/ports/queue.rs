@@ -1,0 +1,80 @@
+//! Step 4: the priority queues, whose messages are leases, and the dead letters.
+
+use super::PortResult;
+use crate::error::PortError;
+use crate::message::DeadLetter;
+use crate::priority::Priority;
+use async_trait::async_trait;
+use std::time::Duration;
+
+/// The most messages that one call sends, receives, extends or deletes.
+pub const BATCH: usize = 10;
+
+/// The longest body of a message; ten of them fit into one call.
+pub const LONGEST_BODY_BYTES: usize = 25_000;
+
+/// One queue per priority, and the dead letters. Adapters check AWS's limits themselves: emulators do not.
+#[async_trait]
+pub trait RunQueue: Send + Sync {
+    /// Sends up to ten bodies; the answer has one result per body, in order.
+    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>>;
+
+    /// Takes up to `max` (at most ten) messages, waiting up to `wait` for the first. Each stays invisible to others for
+    /// `visibility`.
+    async fn receive(
+        &self,
+        priority: Priority,
+        max: usize,
+        wait: Duration,
+        visibility: Duration,
+    ) -> PortResult<Vec<Delivery>>;
+
+    /// Sets for how long up to ten held messages stay invisible from now on. One result per receipt, in order.
+    async fn extend(&self, priority: Priority, receipts: &[(String, Duration)]) -> PortResult<Vec<SendResult>>;
+
+    /// Deletes up to ten messages. One result per receipt, in order.
+    async fn delete(&self, priority: Priority, receipts: &[String]) -> PortResult<Vec<SendResult>>;
+
+    /// Adds a dead letter.
+    async fn send_dead_letter(&self, letter: &DeadLetter) -> PortResult<()>;
+
+    /// How many messages wait, roughly.
+    async fn depth(&self, priority: Priority) -> PortResult<QueueDepth>;
+}
+
+/// What came of one entry of a batch.
+pub type SendResult = Result<(), PortError>;
+
+/// A message in a worker's hands.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Which queue.
+    pub priority: Priority,
+    /// The handle of this very delivery.
+    pub receipt: String,
+    /// The body.
+    pub body: String,
+    /// How often it was received, this time included.
+    pub receive_count: u32,
+}
+
+/// Never shows the receipt.
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delivery")
+            .field("priority", &self.priority)
+            .field("receive_count", &self.receive_count)
+            .finish()
+    }
+}
+
+/// What a queue holds, roughly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Ready to be received.
+    pub visible: u64,
+    /// In somebody's hands, or hidden.
+    pub in_flight: u64,
+    /// Sent with a delay that is not over.
+    pub delayed: u64,
+}

@@ -1,0 +1,165 @@
+//! Ports to what is stored: jobs, the due index, run rows, settings.
+
+use super::PortResult;
+use crate::due::{DueBucket, Shards};
+use crate::job::{Advanced, Job, JobKey};
+use crate::run::{RunId, RunRow};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use std::collections::BTreeMap;
+
+/// Step 1: the jobs.
+#[async_trait]
+pub trait JobStore: Send + Sync {
+    /// Stores a new job if its key is free.
+    async fn create(&self, job: &Job) -> PortResult<Create>;
+
+    /// Reads jobs consistently. Keys without a job are missing from the answer.
+    async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>>;
+
+    /// A person's change: stores `job` if the stored version is `if_version`.
+    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace>;
+
+    /// Moves a job on, if it still stands at `from` and is active.
+    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance>;
+
+    /// Takes a job that is not active out of the due index, if it still sits in `bucket`.
+    async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()>;
+
+    /// Sets a job aside that cannot be understood, if it still sits in `bucket`.
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()>;
+
+    /// A page of a tenant's jobs, ordered by key within each page.
+    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
+}
+
+/// What came of a create.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Create {
+    /// Stored, or already stored by this very write (its answer was lost).
+    Created,
+    /// The key is taken by this job.
+    Exists(Box<JobRead>),
+}
+
+/// A job as read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobRead {
+    /// Understood.
+    Job(Box<Job>),
+    /// Stored by something that this program cannot read.
+    Unreadable(String),
+}
+
+impl JobRead {
+    /// The job, if it was understood.
+    pub fn job(&self) -> Option<&Job> {
+        match self {
+            JobRead::Job(job) => Some(job),
+            JobRead::Unreadable(_) => None,
+        }
+    }
+}
+
+/// What came of a replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replace {
+    /// Stored, or already stored by this very write.
+    Replaced,
+    /// Someone else changed the job first, or it is gone.
+    Changed,
+}
+
+/// Where a job must still stand to be advanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdvanceFrom {
+    /// The firing that is done with.
+    pub next_scheduled_at: DateTime<Utc>,
+    /// The version that was read.
+    pub version: u64,
+}
+
+/// What came of an advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// The job moved on.
+    Advanced,
+    /// It stands elsewhere, was changed, or is not active: someone else advanced or changed it.
+    Changed,
+}
+
+/// Opaque place in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageToken(pub String);
+
+/// A page of jobs.
+#[derive(Clone, Debug, Default)]
+pub struct JobPage {
+    /// The jobs, by key.
+    pub jobs: BTreeMap<JobKey, JobRead>,
+    /// Where the next page starts; none = that was all.
+    pub next: Option<PageToken>,
+}
+
+/// Step 2: the due index. Eventually consistent: what it says is a hint, the job decides.
+#[async_trait]
+pub trait DueIndex: Send + Sync {
+    /// A page of what sits in `bucket` and is due at `until` or earlier, the oldest first.
+    async fn page(
+        &self,
+        bucket: DueBucket,
+        until: DateTime<Utc>,
+        after: Option<PageToken>,
+        limit: usize,
+    ) -> PortResult<DuePage>;
+}
+
+/// One entry of the due index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueEntry {
+    /// The job.
+    pub key: JobKey,
+    /// When its next run is due.
+    pub due_at: DateTime<Utc>,
+}
+
+/// A page of the due index.
+#[derive(Clone, Debug, Default)]
+pub struct DuePage {
+    /// The entries.
+    pub entries: Vec<DueEntry>,
+    /// Where the next page starts; none = that was all.
+    pub next: Option<PageToken>,
+}
+
+/// Steps 6 and 9: the run rows, idempotency table and history in one.
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    /// Reads a row consistently.
+    async fn get(&self, id: &RunId) -> PortResult<Option<RunRow>>;
+
+    /// Writes `row` over revision `row.revision - 1` (1 = there must be no row).
+    async fn put(&self, row: &RunRow) -> PortResult<Put>;
+
+    /// The rows of a job, newest first.
+    async fn list(&self, key: &JobKey, limit: usize) -> PortResult<Vec<RunRow>>;
+}
+
+/// What came of a put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// Written, or already written by this very write (same `write_token`).
+    Written,
+    /// The row is another one by now; none = it is gone.
+    Conflict(Option<Box<RunRow>>),
+}
+
+/// Settings that live in the store.
+#[async_trait]
+pub trait Control: Send + Sync {
+    /// The shard counts; none = the store was never set up.
+    async fn shards(&self) -> PortResult<Option<Shards>>;
+
+    /// Sets the shard counts if none are set yet; returns those in force.
+    async fn init_shards(&self, shards: Shards) -> PortResult<Shards>;
+}

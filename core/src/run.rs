@@ -1,0 +1,318 @@
+//! Step 9, *record*: one firing of a job, its row, and every change that the row allows.
+//!
+//! The row is the idempotency record and the history in one. [`apply`] is the whole state machine: total, pure, and the
+//! only place that makes a row. A store writes what it returns if, and only if, the row is still the one that was looked
+//! at; so whatever this table refuses cannot happen, in whatever order processes act.
+//!
+//! | event | allowed when the row is |
+//! |---|---|
+//! | begin | none · void with `void_gen` ≤ the message's generation, its back-off over · retrying, back-off over, attempts left · running past its lease and grace (take-over) |
+//! | record | running with the recorder's token |
+//! | void | none · void (raises `void_gen`) · retrying → skipped; expired running → indeterminate; live running → look later |
+//! | skip | none · void with `void_gen` ≤ the message's generation · retrying (worker only) |
+//! | begin with no attempt left | → dead |
+
+mod transitions;
+
+pub use transitions::apply;
+
+use crate::job::JobKey;
+use crate::retry::{GatewayPolicy, Outcome, OutcomeClass, RetryRule, WhenUnknown};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Identity of a run within its job: the Unix seconds of its nominal instant, never local or ISO text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunKey(String);
+
+impl RunKey {
+    /// The key of the firing at `scheduled_at`.
+    pub fn scheduled(scheduled_at: DateTime<Utc>) -> Self {
+        RunKey(scheduled_at.timestamp().to_string())
+    }
+
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for RunKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        // Suffixes mark runs made by hand and replays; the seconds stand first in all of them.
+        let seconds = text.strip_prefix('-').unwrap_or(&text);
+        let known =
+            seconds.starts_with(|c: char| c.is_ascii_digit()) && seconds.bytes().all(|b| b.is_ascii_alphanumeric());
+        if known && text.len() <= 64 {
+            Ok(RunKey(text))
+        } else {
+            Err("a run key is Unix seconds, such as `1791171000`".into())
+        }
+    }
+}
+
+impl From<RunKey> for String {
+    fn from(key: RunKey) -> String {
+        key.0
+    }
+}
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Identity of a run: job key, `:`, run key. Also the reference given to the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RunId {
+    /// The job.
+    pub job_key: JobKey,
+    /// The firing.
+    pub run_key: RunKey,
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.job_key, self.run_key)
+    }
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// A worker holds it.
+    Running,
+    /// Waiting for its next attempt.
+    Retrying,
+    /// Delivered.
+    Succeeded,
+    /// Refused for good; the row says why.
+    Failed,
+    /// Attempts used up; a dead letter exists.
+    Dead,
+    /// Nobody knows whether it went out; a dead letter exists.
+    Indeterminate,
+    /// Not run, with its reason.
+    Skipped,
+}
+
+impl RunStatus {
+    /// The word for tables and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunStatus::Running => "running",
+            RunStatus::Retrying => "retrying",
+            RunStatus::Succeeded => "succeeded",
+            RunStatus::Failed => "failed",
+            RunStatus::Dead => "dead",
+            RunStatus::Indeterminate => "indeterminate",
+            RunStatus::Skipped => "skipped",
+        }
+    }
+
+    /// Whether a dead letter belongs to it.
+    pub fn has_letter(self) -> bool {
+        matches!(self, RunStatus::Dead | RunStatus::Indeterminate)
+    }
+}
+
+/// Why a run was not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// The job was cancelled.
+    Cancelled,
+    /// A change of the job decided anew.
+    Superseded,
+    /// It was too late to start.
+    Deadline,
+}
+
+impl SkipReason {
+    /// Whether a later generation may still run the instant.
+    pub fn is_void(self) -> bool {
+        matches!(self, SkipReason::Cancelled | SkipReason::Superseded)
+    }
+}
+
+/// One try of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Counted from 1.
+    pub n: u32,
+    /// Start of the call.
+    pub started_at: DateTime<Utc>,
+    /// Its end; none while it goes on.
+    pub ended_at: Option<DateTime<Utc>>,
+    /// Who made it.
+    pub worker: String,
+    /// The job's version that it ran.
+    pub job_version: u64,
+    /// How it ended; none while it goes on.
+    pub class: Option<OutcomeClass>,
+    /// What happened, without personal data.
+    pub detail: Option<String>,
+}
+
+/// A run's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Whose row it is.
+    pub id: RunId,
+    /// Where the run stands.
+    pub status: RunStatus,
+    /// Attempts begun so far.
+    pub attempt: u32,
+    /// Token of the worker that holds it.
+    pub owner: Option<String>,
+    /// Until when that worker holds it.
+    pub lease_until: Option<DateTime<Utc>>,
+    /// Before this, no attempt.
+    pub not_before: Option<DateTime<Utc>>,
+    /// Generation of the message that began or skipped it.
+    pub generation: u64,
+    /// For a void row: the generation that voided it.
+    pub void_gen: Option<u64>,
+    /// When it should have started.
+    pub due_at: DateTime<Utc>,
+    /// When its message was first put in the queue.
+    pub first_enqueued_at: DateTime<Utc>,
+    /// Start of its first attempt.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub completed_at: Option<DateTime<Utc>>,
+    /// Its attempts.
+    pub attempts: Vec<Attempt>,
+    /// The last failure.
+    pub error: Option<String>,
+    /// The gateway's own id of the message.
+    pub gateway_ref: Option<String>,
+    /// For a skipped row: why.
+    pub reason: Option<SkipReason>,
+    /// Counts the writes to this row; a write is allowed only over the revision it was decided from.
+    pub revision: u64,
+    /// Marks the write that made this revision, so that its writer knows it again after a lost answer.
+    pub write_token: String,
+}
+
+impl RunRow {
+    /// The start of the earliest attempt that may have reached the phone although no answer says so.
+    pub fn first_unknown_at(&self) -> Option<DateTime<Utc>> {
+        let unknown = |a: &&Attempt| matches!(a.class, Some(OutcomeClass::Unknown | OutcomeClass::Lost));
+        self.attempts.iter().find(unknown).map(|a| a.started_at)
+    }
+
+    /// Whether a repeat sent at `now` might reach a customer who has the message already, and a person must decide.
+    pub fn needs_a_person(&self, gateway: &GatewayPolicy, now: DateTime<Utc>) -> bool {
+        self.attempts.iter().any(|a| {
+            let held = a.class.and_then(|c| gateway.when_unknown(c)) == Some(WhenUnknown::Hold);
+            held && !gateway.drops_repeat(a.started_at, now)
+        })
+    }
+}
+
+/// What a message says of its run: all that a new row needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFacts {
+    /// Which run.
+    pub id: RunId,
+    /// The message's generation.
+    pub generation: u64,
+    /// When the run should start.
+    pub due_at: DateTime<Utc>,
+    /// When its message was first put in the queue.
+    pub first_enqueued_at: DateTime<Utc>,
+}
+
+/// Something that wants to change a row.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A worker wants to start an attempt.
+    Begin(Begin<'a>),
+    /// A worker knows how its attempt ended.
+    Record(Record<'a>),
+    /// The message is void: cancelled or superseded.
+    Void {
+        /// The generation that voids it.
+        void_gen: u64,
+        /// Cancelled or superseded.
+        reason: SkipReason,
+        /// How long a holder is given beyond its lease.
+        takeover_grace: Duration,
+    },
+    /// The run is not to be run for another reason.
+    Skip {
+        /// Why.
+        reason: SkipReason,
+        /// Who decided.
+        by: SkippedBy,
+    },
+}
+
+/// Who skips: dispatch leaves open rows to the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkippedBy {
+    /// The scheduler, before enqueueing.
+    Dispatch,
+    /// The worker, before calling.
+    Worker,
+}
+
+/// What a worker brings to start an attempt.
+#[derive(Clone, Debug)]
+pub struct Begin<'a> {
+    /// A fresh random token, made before the first try of the write.
+    pub token: &'a str,
+    /// Who.
+    pub worker: &'a str,
+    /// The job's version it read.
+    pub job_version: u64,
+    /// How long the attempt may take, margin included.
+    pub lease: Duration,
+    /// How long a holder is given beyond its lease before its run is taken over.
+    pub takeover_grace: Duration,
+    /// The job's retry rule.
+    pub rule: RetryRule,
+    /// What the gateway does with repeats.
+    pub gateway: GatewayPolicy,
+}
+
+/// What a worker brings to record an attempt.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    /// The token it began with.
+    pub token: &'a str,
+    /// How the attempt ended.
+    pub outcome: &'a Outcome,
+    /// The job's retry rule.
+    pub rule: RetryRule,
+    /// What the gateway does with repeats.
+    pub gateway: GatewayPolicy,
+    /// In `[0, 1)`, for the jitter.
+    pub random: f64,
+}
+
+/// What the table says to an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transition {
+    /// Allowed: write this row over the one that was looked at.
+    Write(Box<RunRow>),
+    /// Not now: somebody holds it, or its back-off is not over.
+    LookLater {
+        /// When it is worth looking again.
+        at: DateTime<Utc>,
+    },
+    /// Refused: the row stays as it is.
+    Refused(RunStatus),
+}
+
+pub(crate) fn plus(at: DateTime<Utc>, by: Duration) -> DateTime<Utc> {
+    TimeDelta::from_std(by).ok().and_then(|by| at.checked_add_signed(by)).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
