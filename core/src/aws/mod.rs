@@ -1,1 +1,105 @@
-//! The DynamoDB and SQS adapters.
+//! The DynamoDB and SQS adapters. Item formats and names live here and nowhere else.
+//!
+//! One client serves both worlds: it speaks TLS (ring) to AWS and plain HTTP where the endpoint says `http://`. Nothing
+//! here knows a local stack.
+
+mod client;
+mod control;
+mod due;
+mod error;
+mod job_item;
+mod jobs;
+mod leases;
+mod queue;
+mod run_item;
+mod runs;
+pub mod schema;
+
+pub use client::{ConnectError, connect};
+
+use crate::ports::{PortResult, Ports};
+use crate::priority::Priority;
+use std::sync::Arc;
+
+/// Names of all tables and queues of one installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    prefix: String,
+}
+
+impl Names {
+    /// The names that begin with `prefix`.
+    ///
+    /// # Errors
+    /// When the prefix is empty, too long, or holds a character that a table or queue name may not have.
+    pub fn new(prefix: &str) -> Result<Self, String> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if prefix.is_empty() || prefix.len() > 40 || !prefix.chars().all(allowed) {
+            return Err(format!("prefix `{prefix}` must be 1 to 40 letters, digits, `-` or `_`"));
+        }
+        Ok(Names { prefix: prefix.to_owned() })
+    }
+
+    /// The jobs table.
+    pub fn jobs(&self) -> String {
+        format!("{}-jobs", self.prefix)
+    }
+
+    /// The run rows.
+    pub fn runs(&self) -> String {
+        format!("{}-runs", self.prefix)
+    }
+
+    /// The leases.
+    pub fn leases(&self) -> String {
+        format!("{}-leases", self.prefix)
+    }
+
+    /// The settings.
+    pub fn control(&self) -> String {
+        format!("{}-control", self.prefix)
+    }
+
+    /// The queue of one priority.
+    pub fn queue(&self, priority: Priority) -> String {
+        format!("{}-{priority}", self.prefix)
+    }
+
+    /// The dead letters.
+    pub fn dead_letters(&self) -> String {
+        format!("{}-dead-letters", self.prefix)
+    }
+}
+
+/// Connected clients and the names they use.
+#[derive(Clone)]
+pub struct Aws {
+    /// DynamoDB.
+    pub dynamodb: aws_sdk_dynamodb::Client,
+    /// SQS.
+    pub sqs: aws_sdk_sqs::Client,
+    /// Tables and queues.
+    pub names: Names,
+}
+
+impl Aws {
+    /// The ports on these clients.
+    pub fn ports(&self) -> Ports {
+        Ports {
+            jobs: Arc::new(jobs::DynamoJobs::new(self)),
+            due: Arc::new(due::DynamoDueIndex::new(self)),
+            runs: Arc::new(runs::DynamoRuns::new(self)),
+            leases: Arc::new(leases::DynamoLeases::new(self)),
+            control: Arc::new(control::DynamoControl::new(self)),
+            queue: Arc::new(queue::SqsQueue::new(self)),
+        }
+    }
+
+    /// Whether all queues can be found.
+    ///
+    /// # Errors
+    /// Names the queue that is missing, or why SQS cannot be asked.
+    pub async fn check_queues(&self) -> PortResult<()> {
+        queue::SqsQueue::new(self).check().await
+    }
+}

@@ -1,0 +1,73 @@
+//! How the AWS clients are made: one HTTP client, bounded times, quick back-off.
+
+use super::{Aws, Names};
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_smithy_http_client::Builder;
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use std::time::Duration;
+
+/// Tries of one call inside the SDK: a lost answer is worth one more look, the rest is the caller's slow-down.
+const SDK_ATTEMPTS: u32 = 3;
+/// The SDK's own default starts at a second, which is longer than a lease can spare.
+const FIRST_BACKOFF: Duration = Duration::from_millis(25);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Why no connection could be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// No region.
+    #[error("no AWS region is configured: set AWS_REGION, or start `cargo stack` and use the exports it prints")]
+    NoRegion,
+    /// No credentials.
+    #[error(
+        "no AWS credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or start `cargo \
+         stack` and use the exports it prints"
+    )]
+    NoCredentials,
+}
+
+/// Prepares clients from the environment, as all AWS tools read it (`AWS_REGION`, credentials,
+/// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`).
+///
+/// # Errors
+/// When region or credentials are missing. Nothing is called yet.
+pub async fn connect(names: Names) -> Result<Aws, ConnectError> {
+    let http = Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+        .operation_timeout(CALL_TIMEOUT)
+        .build();
+    let retries = RetryConfig::standard()
+        .with_max_attempts(SDK_ATTEMPTS)
+        .with_initial_backoff(FIRST_BACKOFF)
+        .with_max_backoff(LONGEST_BACKOFF);
+    let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
+        .http_client(http)
+        .timeout_config(timeouts)
+        .retry_config(retries)
+        .load()
+        .await;
+    if config.region().is_none() {
+        return Err(ConnectError::NoRegion);
+    }
+    let credentials = config.credentials_provider().ok_or(ConnectError::NoCredentials)?;
+    aws_sdk_dynamodb::config::ProvideCredentials::provide_credentials(&credentials)
+        .await
+        .map_err(|_| ConnectError::NoCredentials)?;
+    Ok(Aws { dynamodb: aws_sdk_dynamodb::Client::new(&config), sqs: aws_sdk_sqs::Client::new(&config), names })
+}
+
+/// For a call that waits for messages: the wait, and time for the answer to arrive.
+pub(super) fn long_poll_timeouts(wait: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(wait + ATTEMPT_TIMEOUT)
+        .operation_timeout(wait + CALL_TIMEOUT)
+        .build()
+}

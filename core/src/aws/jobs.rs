@@ -1,0 +1,208 @@
+//! Step 1: the jobs table.
+
+use super::Aws;
+use super::error::{met_by_put, met_by_update, port_error};
+use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item};
+use super::schema::TENANT_INDEX;
+use crate::due::DueBucket;
+use crate::job::{Advanced, Job, JobKey, JobState};
+use crate::ports::{Advance, AdvanceFrom, Create, JobPage, JobRead, JobStore, PageToken, PortResult, Replace};
+use async_trait::async_trait;
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// The most keys that one BatchGetItem takes.
+const KEYS_PER_READ: usize = 100;
+const READS_IN_FLIGHT: usize = 4;
+/// Pause before keys that DynamoDB left unprocessed are read again: it is a sign of throttling.
+const UNPROCESSED_PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) struct DynamoJobs {
+    client: aws_sdk_dynamodb::Client,
+    table: String,
+}
+
+impl DynamoJobs {
+    pub(super) fn new(aws: &Aws) -> Self {
+        Self { client: aws.dynamodb.clone(), table: aws.names.jobs() }
+    }
+
+    fn update(&self, key: &JobKey) -> UpdateItemFluentBuilder {
+        self.client
+            .update_item()
+            .table_name(&self.table)
+            .key("job_key", text(key.as_str()))
+            .expression_attribute_names("#state", "state")
+    }
+
+    async fn read_some(&self, keys: &[JobKey]) -> PortResult<Vec<Item>> {
+        let mut items = Vec::with_capacity(keys.len());
+        let mut left: Vec<Item> =
+            keys.iter().map(|k| HashMap::from([("job_key".to_owned(), text(k.as_str()))])).collect();
+        while !left.is_empty() {
+            let wanted = KeysAndAttributes::builder().set_keys(Some(left)).consistent_read(true).build();
+            let wanted = wanted.expect("a list of keys is given");
+            let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;
+            let answer = answer.map_err(|e| port_error(&self.table, e))?;
+            items.extend(answer.responses.into_iter().flat_map(|mut tables| tables.remove(&self.table)).flatten());
+            left = answer
+                .unprocessed_keys
+                .and_then(|mut tables| tables.remove(&self.table))
+                .map(|unprocessed| unprocessed.keys)
+                .unwrap_or_default();
+            if !left.is_empty() {
+                tokio::time::sleep(UNPROCESSED_PAUSE).await;
+            }
+        }
+        Ok(items)
+    }
+
+    /// A conditional update whose failed condition means that there is nothing to do.
+    async fn if_still_there(&self, update: UpdateItemFluentBuilder) -> PortResult<()> {
+        match update.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if met_by_update(&error).is_some() => Ok(()),
+            Err(error) => Err(port_error(&self.table, error)),
+        }
+    }
+}
+
+#[async_trait]
+impl JobStore for DynamoJobs {
+    async fn create(&self, job: &Job) -> PortResult<Create> {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(to_item(job)))
+            .condition_expression("attribute_not_exists(job_key)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let Err(error) = put.send().await else { return Ok(Create::Created) };
+        match met_by_put(&error) {
+            Some(old) => {
+                let old = from_item(old);
+                let is_mine = old.job().is_some_and(|old| old.edit_token == job.edit_token);
+                Ok(if is_mine { Create::Created } else { Create::Exists(Box::new(old)) })
+            }
+            None => Err(port_error(&self.table, error)),
+        }
+    }
+
+    async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        let reads: Vec<_> = keys.chunks(KEYS_PER_READ).map(|chunk| self.read_some(chunk)).collect();
+        let items: Vec<Vec<Item>> = stream::iter(reads).buffered(READS_IN_FLIGHT).try_collect().await?;
+        let keyed = items.into_iter().flatten().filter_map(|item| Some((key_of(&item)?, from_item(item))));
+        Ok(keyed.collect())
+    }
+
+    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(to_item(job)))
+            .condition_expression("version = :version")
+            .expression_attribute_values(":version", number(if_version))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let Err(error) = put.send().await else { return Ok(Replace::Replaced) };
+        match met_by_put(&error) {
+            Some(old) => {
+                let token = old.get("edit_token").and_then(|t| t.as_s().ok());
+                Ok(if token == Some(&job.edit_token) { Replace::Replaced } else { Replace::Changed })
+            }
+            None => Err(port_error(&self.table, error)),
+        }
+    }
+
+    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
+        let update = self
+            .update(key)
+            .condition_expression("next_scheduled_at = :this AND version = :version AND #state = :active")
+            .expression_attribute_values(":this", number(from.next_scheduled_at.timestamp()))
+            .expression_attribute_values(":version", number(from.version))
+            .expression_attribute_values(":active", text(JobState::Active.as_str()));
+        let update = match to.next {
+            Some(next) => update
+                .update_expression("SET next_scheduled_at = :next, next_due_at = :due, due_bucket = :bucket")
+                .expression_attribute_values(":next", number(next.scheduled_at.timestamp()))
+                .expression_attribute_values(":due", number(next.due_at.timestamp()))
+                .expression_attribute_values(":bucket", text(&next.bucket.to_string())),
+            None => update
+                .update_expression(
+                    "SET #state = :state, expires_at = :expires REMOVE next_scheduled_at, next_due_at, due_bucket",
+                )
+                .expression_attribute_values(":state", text(to.state.as_str()))
+                .expression_attribute_values(":expires", number(to.expires_at.map_or(i64::MAX, |at| at.timestamp()))),
+        };
+        match update.send().await {
+            Ok(_) => Ok(Advance::Advanced),
+            Err(error) if met_by_update(&error).is_some() => Ok(Advance::Changed),
+            Err(error) => Err(port_error(&self.table, error)),
+        }
+    }
+
+    async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
+        let update = self
+            .update(key)
+            .condition_expression("due_bucket = :bucket AND #state <> :active")
+            .update_expression("REMOVE due_bucket")
+            .expression_attribute_values(":bucket", text(&bucket.to_string()))
+            .expression_attribute_values(":active", text(JobState::Active.as_str()));
+        self.if_still_there(update).await
+    }
+
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
+        let update = self
+            .update(key)
+            .condition_expression("due_bucket = :bucket")
+            .update_expression("SET #state = :quarantined, #error = :error, due_bucket = :quarantine")
+            .expression_attribute_names("#error", "error")
+            .expression_attribute_values(":bucket", text(&bucket.to_string()))
+            .expression_attribute_values(":quarantined", text(JobState::Quarantined.as_str()))
+            .expression_attribute_values(":error", text(error))
+            .expression_attribute_values(":quarantine", text(&quarantine_bucket(&bucket)));
+        self.if_still_there(update).await
+    }
+
+    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let (partition, last) = match &after {
+            Some(PageToken(token)) => token.split_once('|').map_or((0, ""), |(p, key)| (p.parse().unwrap_or(0), key)),
+            None => (0u8, ""),
+        };
+        let name = tenant_partition(tenant, partition);
+        let mut query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(TENANT_INDEX)
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .key_condition_expression("tenant = :tenant")
+            .expression_attribute_values(":tenant", text(&name));
+        if !last.is_empty() {
+            query = query.exclusive_start_key("tenant", text(&name)).exclusive_start_key("job_key", text(last));
+        }
+        let answer = query.send().await.map_err(|e| port_error(&self.table, e))?;
+        let keys: Vec<JobKey> = answer.items.iter().flatten().filter_map(key_of).collect();
+        let next = match answer.last_evaluated_key.as_ref().and_then(key_of) {
+            Some(key) => Some(PageToken(format!("{partition}|{key}"))),
+            None if partition + 1 < TENANT_PARTITIONS => Some(PageToken(format!("{}|", partition + 1))),
+            None => None,
+        };
+        Ok(JobPage { jobs: self.get_many(&keys).await?, next })
+    }
+}
+
+fn key_of(item: &Item) -> Option<JobKey> {
+    item.get("job_key")?.as_s().ok()?.clone().try_into().ok()
+}
+
+pub(super) fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+pub(super) fn number(value: impl ToString) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}

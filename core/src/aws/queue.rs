@@ -1,0 +1,224 @@
+//! Step 4: the SQS queues. AWS's limits are checked here, because emulators accept what AWS refuses.
+
+use super::client::long_poll_timeouts;
+use super::error::{entry_error, port_error};
+use super::{Aws, Names};
+use crate::error::PortError;
+use crate::lease::LONGEST_HOLD;
+use crate::message::DeadLetter;
+use crate::ports::{BATCH, Delivery, LONGEST_BODY_BYTES, PortResult, QueueDepth, RunQueue, SendResult};
+use crate::priority::Priority;
+use async_trait::async_trait;
+use aws_sdk_sqs::types::{
+    BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
+    MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
+};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+
+/// SQS waits at most this long for a message.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+pub(super) struct SqsQueue {
+    client: aws_sdk_sqs::Client,
+    names: Names,
+    urls: [OnceCell<String>; Priority::ALL.len()],
+    dead_letters: OnceCell<String>,
+}
+
+impl SqsQueue {
+    pub(super) fn new(aws: &Aws) -> Self {
+        Self {
+            client: aws.sqs.clone(),
+            names: aws.names.clone(),
+            urls: Default::default(),
+            dead_letters: OnceCell::new(),
+        }
+    }
+
+    pub(super) async fn check(&self) -> PortResult<()> {
+        for priority in Priority::ALL {
+            self.url(priority).await?;
+        }
+        self.dead_letters_url().await.map(|_| ())
+    }
+
+    async fn url(&self, priority: Priority) -> PortResult<&str> {
+        let name = self.names.queue(priority);
+        self.urls[priority as usize].get_or_try_init(|| self.look_up(&name)).await.map(String::as_str)
+    }
+
+    async fn dead_letters_url(&self) -> PortResult<&str> {
+        let name = self.names.dead_letters();
+        self.dead_letters.get_or_try_init(|| self.look_up(&name)).await.map(String::as_str)
+    }
+
+    async fn look_up(&self, name: &str) -> PortResult<String> {
+        let answer = self.client.get_queue_url().queue_name(name).send().await;
+        let answer = answer.map_err(|e| port_error(&format!("queue {name}"), e))?;
+        answer.queue_url.ok_or_else(|| PortError::Temporary(format!("queue {name} was found without its address")))
+    }
+}
+
+#[async_trait]
+impl RunQueue for SqsQueue {
+    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
+        let name = self.names.queue(priority);
+        check_batch(&name, bodies.len())?;
+        let mut results: Vec<SendResult> = bodies.iter().map(|body| check_body(&name, body)).collect();
+        let entries = bodies.iter().enumerate().filter(|(i, _)| results[*i].is_ok()).map(|(i, body)| {
+            let entry = SendMessageBatchRequestEntry::builder().id(i.to_string()).message_body(body).build();
+            entry.expect("id and body are given")
+        });
+        let entries: Vec<_> = entries.collect();
+        if entries.is_empty() {
+            return Ok(results);
+        }
+        let call = self.client.send_message_batch().queue_url(self.url(priority).await?).set_entries(Some(entries));
+        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let accepted: Vec<&str> = answer.successful.iter().map(|entry| entry.id.as_str()).collect();
+        settle(&name, &mut results, &accepted, &answer.failed);
+        Ok(results)
+    }
+
+    async fn receive(
+        &self,
+        priority: Priority,
+        max: usize,
+        wait: Duration,
+        visibility: Duration,
+    ) -> PortResult<Vec<Delivery>> {
+        let name = self.names.queue(priority);
+        let wait = wait.min(LONGEST_WAIT);
+        check_visibility(&name, visibility)?;
+        let call = self
+            .client
+            .receive_message()
+            .queue_url(self.url(priority).await?)
+            .max_number_of_messages(max.clamp(1, BATCH) as i32)
+            .wait_time_seconds(wait.as_secs() as i32)
+            .visibility_timeout(visibility.as_secs() as i32)
+            .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
+            .customize()
+            .config_override(aws_sdk_sqs::config::Builder::new().timeout_config(long_poll_timeouts(wait)));
+        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let deliveries = answer.messages.unwrap_or_default().into_iter().filter_map(|message| {
+            let count =
+                message.attributes.as_ref().and_then(|a| a.get(&MessageSystemAttributeName::ApproximateReceiveCount));
+            Some(Delivery {
+                priority,
+                receipt: message.receipt_handle?,
+                body: message.body.unwrap_or_default(),
+                receive_count: count.and_then(|n| n.parse().ok()).unwrap_or(1),
+            })
+        });
+        Ok(deliveries.collect())
+    }
+
+    async fn extend(&self, priority: Priority, receipts: &[(String, Duration)]) -> PortResult<Vec<SendResult>> {
+        let name = self.names.queue(priority);
+        check_batch(&name, receipts.len())?;
+        let mut results: Vec<SendResult> = receipts.iter().map(|(_, v)| check_visibility(&name, *v)).collect();
+        let entries =
+            receipts.iter().enumerate().filter(|(i, _)| results[*i].is_ok()).map(|(i, (receipt, visibility))| {
+                ChangeMessageVisibilityBatchRequestEntry::builder()
+                    .id(i.to_string())
+                    .receipt_handle(receipt)
+                    .visibility_timeout(visibility.as_secs() as i32)
+                    .build()
+                    .expect("id and receipt are given")
+            });
+        let entries: Vec<_> = entries.collect();
+        if entries.is_empty() {
+            return Ok(results);
+        }
+        let url = self.url(priority).await?;
+        let call = self.client.change_message_visibility_batch().queue_url(url).set_entries(Some(entries));
+        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let accepted: Vec<&str> = answer.successful.iter().map(|entry| entry.id.as_str()).collect();
+        settle(&name, &mut results, &accepted, &answer.failed);
+        Ok(results)
+    }
+
+    async fn delete(&self, priority: Priority, receipts: &[String]) -> PortResult<Vec<SendResult>> {
+        let name = self.names.queue(priority);
+        check_batch(&name, receipts.len())?;
+        if receipts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let entries = receipts.iter().enumerate().map(|(i, receipt)| {
+            let entry = DeleteMessageBatchRequestEntry::builder().id(i.to_string()).receipt_handle(receipt).build();
+            entry.expect("id and receipt are given")
+        });
+        let url = self.url(priority).await?;
+        let call = self.client.delete_message_batch().queue_url(url).set_entries(Some(entries.collect()));
+        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let accepted: Vec<&str> = answer.successful.iter().map(|entry| entry.id.as_str()).collect();
+        let mut results = vec![Ok(()); receipts.len()];
+        settle(&name, &mut results, &accepted, &answer.failed);
+        Ok(results)
+    }
+
+    async fn send_dead_letter(&self, letter: &DeadLetter) -> PortResult<()> {
+        let call = self.client.send_message().queue_url(self.dead_letters_url().await?).message_body(letter.encode());
+        call.send().await.map(|_| ()).map_err(|e| port_error(&self.names.dead_letters(), e))
+    }
+
+    async fn depth(&self, priority: Priority) -> PortResult<QueueDepth> {
+        let name = self.names.queue(priority);
+        let call = self
+            .client
+            .get_queue_attributes()
+            .queue_url(self.url(priority).await?)
+            .attribute_names(QueueAttributeName::ApproximateNumberOfMessages)
+            .attribute_names(QueueAttributeName::ApproximateNumberOfMessagesNotVisible)
+            .attribute_names(QueueAttributeName::ApproximateNumberOfMessagesDelayed);
+        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let attributes = answer.attributes.unwrap_or_default();
+        let count = |name| attributes.get(&name).and_then(|n| n.parse().ok()).unwrap_or(0);
+        Ok(QueueDepth {
+            visible: count(QueueAttributeName::ApproximateNumberOfMessages),
+            in_flight: count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible),
+            delayed: count(QueueAttributeName::ApproximateNumberOfMessagesDelayed),
+        })
+    }
+}
+
+/// Only what the queue says it did is done: an entry that the answer does not name is unknown.
+fn settle(name: &str, results: &mut [SendResult], accepted: &[&str], failed: &[BatchResultErrorEntry]) {
+    for (i, result) in results.iter_mut().enumerate().filter(|(_, r)| r.is_ok()) {
+        let id = i.to_string();
+        if let Some(entry) = failed.iter().find(|entry| entry.id == id) {
+            *result = Err(entry_error(name, &entry.code, entry.sender_fault));
+        } else if !accepted.contains(&id.as_str()) {
+            *result = Err(PortError::Unknown(format!("{name} did not say what came of an entry")));
+        }
+    }
+}
+
+fn check_batch(name: &str, entries: usize) -> PortResult<()> {
+    if entries > BATCH {
+        return Err(PortError::Permanent(format!("{name}: {entries} entries in one call: {BATCH} are allowed")));
+    }
+    Ok(())
+}
+
+fn check_body(name: &str, body: &str) -> SendResult {
+    if body.is_empty() || body.len() > LONGEST_BODY_BYTES {
+        return Err(PortError::Permanent(format!(
+            "{name}: a body of {} bytes: 1 to {LONGEST_BODY_BYTES} are allowed",
+            body.len()
+        )));
+    }
+    Ok(())
+}
+
+fn check_visibility(name: &str, visibility: Duration) -> SendResult {
+    if visibility > LONGEST_HOLD {
+        return Err(PortError::Permanent(format!(
+            "{name}: a visibility of {} s: 43200 are allowed",
+            visibility.as_secs()
+        )));
+    }
+    Ok(())
+}
