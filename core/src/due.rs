@@ -187,6 +187,13 @@ impl Cursor {
         (self.0.0..=Minute::of(now).0).map(Minute)
     }
 
+    /// The minutes in which something may have become due since the last pass, one second or so ago: the present one and
+    /// the one before it.
+    pub fn latest_minutes(self, now: DateTime<Utc>) -> impl Iterator<Item = Minute> {
+        let last = Minute::of(now).0;
+        (self.0.0.max(last - 1)..=last).map(Minute)
+    }
+
     /// The cursor after a pass that began at `now` and left `oldest_left` undrained: never past that minute, never past
     /// `now` less the settle time, never back.
     pub fn after_pass(self, now: DateTime<Utc>, oldest_left: Option<Minute>) -> Self {
@@ -228,6 +235,8 @@ mod tests {
         assert_eq!(Cursor(Minute(50)).after_pass(now, Some(Minute(60))), Cursor(Minute(60)));
         assert_eq!(Cursor(Minute(97)).after_pass(now, None), Cursor(Minute(97)));
         assert_eq!(Cursor(Minute(98)).minutes(now).collect::<Vec<_>>(), [98, 99, 100].map(Minute));
+        assert_eq!(Cursor(Minute(50)).latest_minutes(now).collect::<Vec<_>>(), [99, 100].map(Minute));
+        assert_eq!(Cursor(Minute(100)).latest_minutes(now).collect::<Vec<_>>(), [100].map(Minute));
         assert_eq!(Cursor::start(None, now).0, Minute(100 - 14 * 1440));
     }
 

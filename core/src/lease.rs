@@ -6,7 +6,7 @@
 //! the leases on messages (visibility). Nothing here reads a clock or knows the store.
 
 use crate::due::{Minute, ShardClass, ShardId, Shards};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -81,10 +81,10 @@ impl LeaseTimes {
         started + self.lease.saturating_sub(self.margin)
     }
 
-    /// Whether a shard loop that finished its last pass at `last_pass` has earned a renewal at `now`. One that finished
-    /// none within the lease time leaves its shard to others.
-    pub fn has_earned_renewal(&self, last_pass: Duration, now: Duration) -> bool {
-        now.saturating_sub(last_pass) < self.lease
+    /// Whether a shard loop that last finished a page (or an empty pass) at `last_progress` has earned a renewal at `now`.
+    /// One that got nowhere within the lease time leaves its shard to others.
+    pub fn has_earned_renewal(&self, last_progress: Duration, now: Duration) -> bool {
+        now.saturating_sub(last_progress) < self.lease
     }
 
     /// Checks the order of the times.
@@ -120,7 +120,7 @@ struct Sighting {
 impl Observer {
     /// Notes what the store showed at `now`.
     pub fn observe(&mut self, leases: &[Lease], now: Duration) {
-        let present: std::collections::BTreeSet<&LeaseId> = leases.iter().map(|l| &l.id).collect();
+        let present: BTreeSet<&LeaseId> = leases.iter().map(|l| &l.id).collect();
         self.seen.retain(|id, _| present.contains(id));
         for lease in leases {
             let moved = self.seen.get(&lease.id).is_none_or(|s| (&s.owner, s.counter) != (&lease.owner, lease.counter));
@@ -168,13 +168,15 @@ pub fn fair_share(shards: usize, copies: usize) -> usize {
     shards.div_ceil(copies.max(1))
 }
 
-/// Decides which shards `me` should take at `now`: those that are free or have stood still for the lease time, up to the
-/// fair share of each class. Copies begin at different places, so that they seldom reach for the same shard.
+/// Decides which shards `me`, holding `held`, should take at `now`: those that are free or have stood still for the lease
+/// time, up to the fair share of each class. Copies begin at different places, so that they seldom reach for the same
+/// shard. A lease in one's own name that is not held any more counts as anybody's.
 pub fn plan_takes(
     observer: &Observer,
     leases: &[Lease],
     shards: &Shards,
     me: &str,
+    held: &BTreeSet<ShardId>,
     times: &LeaseTimes,
     now: Duration,
 ) -> Vec<Take> {
@@ -186,13 +188,11 @@ pub fn plan_takes(
         let all: Vec<ShardId> = shards.of_class(class).collect();
         let share = fair_share(all.len(), copies.len());
         let lease_of = |shard: ShardId| known.get(&LeaseId::Shard(shard)).copied();
-        let mine = all.iter().filter(|s| lease_of(**s).is_some_and(|l| l.owner.as_deref() == Some(me))).count();
-        let free = |shard: &ShardId| match lease_of(*shard) {
-            None => true,
-            Some(lease) => match lease.owner.as_deref() {
-                None => true,
-                Some(owner) => owner != me && observer.stood_still(&lease.id, now) >= times.lease,
-            },
+        let mine = all.iter().filter(|s| held.contains(s)).count();
+        let free = |shard: &ShardId| {
+            let lease = lease_of(*shard);
+            let expired = |l: &Lease| l.owner.is_none() || observer.stood_still(&l.id, now) >= times.lease;
+            !held.contains(shard) && lease.is_none_or(expired)
         };
         let start = (rank * share).min(all.len());
         let ordered = all[start..].iter().chain(&all[..start]);
@@ -234,11 +234,27 @@ mod tests {
         let mut observer = Observer::default();
         let held = |counter| vec![lease(shard(0), "a", counter)];
         observer.observe(&held(1), S(100));
-        assert!(plan_takes(&observer, &held(1), &shards, "b", &times, S(109)).is_empty());
+        assert!(plan_takes(&observer, &held(1), &shards, "b", &BTreeSet::new(), &times, S(109)).is_empty());
         observer.observe(&held(2), S(109));
-        assert!(plan_takes(&observer, &held(2), &shards, "b", &times, S(118)).is_empty());
+        assert!(plan_takes(&observer, &held(2), &shards, "b", &BTreeSet::new(), &times, S(118)).is_empty());
         observer.observe(&held(2), S(119));
-        assert_eq!(plan_takes(&observer, &held(2), &shards, "b", &times, S(119)).len(), 1);
+        assert_eq!(plan_takes(&observer, &held(2), &shards, "b", &BTreeSet::new(), &times, S(119)).len(), 1);
+    }
+
+    #[test]
+    fn a_lease_in_my_name_that_i_dropped_is_taken_again() {
+        let times = LeaseTimes::default();
+        let shards = Shards { urgent: 0, standard: 1 };
+        let ShardId { class, number } = shards.all().next().unwrap();
+        let mut observer = Observer::default();
+        let leases = [lease(shard(0), "me", 1)];
+        observer.observe(&leases, S(100));
+        let plan = |held: &[ShardId], now| {
+            plan_takes(&observer, &leases, &shards, "me", &held.iter().copied().collect(), &times, now).len()
+        };
+        assert_eq!(plan(&[], S(105)), 0);
+        assert_eq!(plan(&[], S(110)), 1);
+        assert_eq!(plan(&[ShardId { class, number }], S(110)), 0);
     }
 
     #[test]
@@ -251,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_finished_no_pass_does_not_renew() {
+    fn a_loop_that_gets_nowhere_does_not_renew() {
         let times = LeaseTimes::default();
         assert!(times.has_earned_renewal(S(100), S(109)));
         assert!(!times.has_earned_renewal(S(100), S(110)));
@@ -266,7 +282,7 @@ mod tests {
         for me in ["a", "b", "c"] {
             let mut observer = Observer::default();
             observer.observe(&leases, S(1));
-            let takes = plan_takes(&observer, &leases, &shards, me, &times, S(1));
+            let takes = plan_takes(&observer, &leases, &shards, me, &BTreeSet::new(), &times, S(1));
             leases.extend(takes.iter().map(|t| lease(LeaseId::Shard(t.shard), me, 1)));
         }
         let held = |me: &str, class| {

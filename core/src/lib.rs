@@ -23,6 +23,8 @@ pub mod message;
 pub mod payload;
 pub mod ports;
 pub mod priority;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod rate;
 pub mod retry;
 pub mod run;

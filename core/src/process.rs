@@ -1,0 +1,57 @@
+//! What every process of Punctual does at its edges: logs, ids, the signal to stop, and how it ends.
+
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// All went well.
+pub const EXIT_OK: u8 = 0;
+/// Something failed that may work at another time.
+pub const EXIT_FAILED: u8 = 1;
+/// The input is wrong; nothing was done.
+pub const EXIT_BAD_INPUT: u8 = 2;
+
+/// Sends logs to standard error: compact for a terminal, JSON with `PUNCTUAL_LOG_FORMAT=json`. `PUNCTUAL_LOG` filters,
+/// `info` by default. Does nothing if logs are already set up.
+pub fn init_logs() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let is_json = std::env::var("PUNCTUAL_LOG_FORMAT").is_ok_and(|format| format == "json");
+    // An error means that a subscriber is there already, as in tests that run two services in one process.
+    let _ = if is_json {
+        logs.json().flatten_event(true).with_span_list(false).try_init()
+    } else {
+        logs.compact().with_ansi(false).try_init()
+    };
+}
+
+/// A fresh random token of 96 bits, as text.
+pub fn random_token() -> String {
+    let bytes: [u8; 12] = rand::random();
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// An id for one process start: what it is, and a random part that no other start shares.
+pub fn process_id(kind: &str) -> String {
+    format!("{kind}-{:08x}", rand::random::<u32>())
+}
+
+/// Waits for SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the signals cannot be listened for.
+pub async fn stop_signal() -> std::io::Result<()> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+/// Prints an error with its causes on one line and returns the exit code for it.
+pub fn fail(program: &str, error: &dyn std::fmt::Display, code: u8) -> ExitCode {
+    let line = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    eprintln!("{program}: {line}");
+    ExitCode::from(code)
+}

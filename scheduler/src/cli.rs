@@ -1,0 +1,164 @@
+//! The words of the `punctual` command.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Cron at scale: jobs in DynamoDB, due runs to SQS.
+#[derive(Debug, Parser)]
+#[command(name = "punctual", version, about, long_about = None, after_help = "\
+AWS is found as all AWS tools find it: AWS_REGION, credentials, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS.
+Logs go to standard error; PUNCTUAL_LOG filters them (default `info`), PUNCTUAL_LOG_FORMAT=json for machines.
+Exit codes: 0 done, 1 failed, 2 wrong input (nothing was done).")]
+pub struct Cli {
+    /// First part of the names of all tables and queues.
+    #[arg(long, global = true, env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
+    pub prefix: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make the tables and queues that are missing.
+    Setup(SetupArgs),
+    /// Run one scheduler copy: find due jobs, enqueue their runs. Stops on SIGTERM.
+    Dispatch(DispatchArgs),
+    /// Make and list jobs.
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Look at runs.
+    #[command(subcommand)]
+    Runs(RunsCommand),
+}
+
+/// `setup`.
+#[derive(Debug, Args)]
+pub struct SetupArgs {
+    /// Shards of urgent jobs, fixed by the first setup.
+    #[arg(long, env = "PUNCTUAL_SETUP_URGENT_SHARDS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub urgent_shards: u16,
+    /// Shards of all other jobs, fixed by the first setup.
+    #[arg(long, env = "PUNCTUAL_SETUP_STANDARD_SHARDS", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub standard_shards: u16,
+}
+
+/// `dispatch`.
+#[derive(Debug, Args)]
+pub struct DispatchArgs {
+    /// Name of this copy in messages and logs; a random part is added.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_ID", default_value = "scheduler")]
+    pub id: String,
+    /// After how many seconds without a renewal another copy may take a shard over.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_LEASE_S", default_value_t = 10)]
+    pub lease_s: u64,
+    /// Seconds between renewals of a lease.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_RENEW_S", default_value_t = 3)]
+    pub renew_s: u64,
+    /// How many seconds earlier a copy stops trusting its own lease.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_MARGIN_S", default_value_t = 2)]
+    pub margin_s: u64,
+    /// Milliseconds between two looks at the timetable.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_TICK_MS", default_value_t = 1_000)]
+    pub tick_ms: u64,
+    /// Entries of the due index read at a time.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_PAGE", default_value_t = 500)]
+    pub page: usize,
+    /// Calls to store and queues under way at once.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_CALLS_IN_FLIGHT", default_value_t = 64)]
+    pub calls_in_flight: usize,
+}
+
+/// `jobs`.
+#[derive(Debug, Subcommand)]
+pub enum JobsCommand {
+    /// Make one job. Making it twice makes it once.
+    #[command(
+        after_help = "Example:\n  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\\n      --schedule 'cron 0 9 * * 1-5'"
+    )]
+    Add(AddArgs),
+    /// Make the jobs of a CSV file: customer,phone,kind,priority,schedule,template. Nothing is made if any row is wrong.
+    Import(ImportArgs),
+    /// List a tenant's jobs.
+    List(ListArgs),
+}
+
+/// `jobs add`.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// Whose job it is.
+    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
+    pub tenant: String,
+    /// Its id: letters, digits and `._/-`.
+    #[arg(long)]
+    pub id: String,
+    /// A name for people.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Phone number, E.164.
+    #[arg(long)]
+    pub to: String,
+    /// The text.
+    #[arg(long)]
+    pub text: String,
+    /// `at 2026-12-05T09:00:00Z`, `every 24h [from …]` or `cron 0 9 * * *` (UTC).
+    #[arg(long)]
+    pub schedule: String,
+    /// `urgent`, `normal` or `bulk`.
+    #[arg(long, default_value = "normal")]
+    pub priority: String,
+    /// Time zone; only UTC for now.
+    #[arg(long, default_value = "UTC")]
+    pub tz: String,
+    /// Seconds after the due time within which a run must start, or it is skipped; none = however late.
+    #[arg(long)]
+    pub start_within_s: Option<u32>,
+}
+
+/// `jobs import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The file.
+    pub file: PathBuf,
+    /// Whose jobs they are.
+    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
+    pub tenant: String,
+}
+
+/// `jobs list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Whose jobs.
+    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
+    pub tenant: String,
+    /// Show at most this many.
+    #[arg(long, default_value_t = 50)]
+    pub limit: usize,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `runs`.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List the runs of a job, the newest first.
+    List(RunsListArgs),
+}
+
+/// `runs list`.
+#[derive(Debug, Args)]
+pub struct RunsListArgs {
+    /// Whose job.
+    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
+    pub tenant: String,
+    /// The job's id.
+    pub job: String,
+    /// Show at most this many.
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,202 @@
+//! What each word of the `punctual` command does.
+
+use crate::cli::{
+    AddArgs, Cli, Command, DispatchArgs, ImportArgs, JobsCommand, ListArgs, RunsCommand, RunsListArgs, SetupArgs,
+};
+use crate::dispatch::{DispatchSettings, service};
+use crate::operations::{Created, create_job};
+use crate::{import, listing};
+use punctual_core::aws::{Aws, Names, connect, schema};
+use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::due::{Minute, SETTLE, Shards};
+use punctual_core::job::{JobKey, JobSpec};
+use punctual_core::lease::{LeaseId, LeaseTimes};
+use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::ports::Ports;
+use punctual_core::process::{process_id, stop_signal};
+use punctual_core::retry::RetryRule;
+use punctual_core::schedule::Schedule;
+use std::fmt::Display;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a command ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The input is wrong; nothing was done. One line each.
+    #[error("{}", .0.join("\n"))]
+    BadInput(Vec<String>),
+    /// Something failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn bad(problem: impl Display) -> CommandError {
+    CommandError::BadInput(vec![problem.to_string()])
+}
+
+fn failed(problem: impl Display) -> CommandError {
+    CommandError::Failed(problem.to_string())
+}
+
+/// Runs one command.
+///
+/// # Errors
+/// See [`CommandError`].
+pub async fn run(cli: Cli) -> Result<(), CommandError> {
+    let names = Names::new(&cli.prefix).map_err(bad)?;
+    match cli.command {
+        Command::Setup(args) => setup(names, args).await,
+        Command::Dispatch(args) => dispatch(names, args).await,
+        Command::Jobs(JobsCommand::Add(args)) => add(names, args).await,
+        Command::Jobs(JobsCommand::Import(args)) => import_file(names, args).await,
+        Command::Jobs(JobsCommand::List(args)) => list_jobs(names, args).await,
+        Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
+    }
+}
+
+async fn open(names: Names) -> Result<Aws, CommandError> {
+    connect(names).await.map_err(failed)
+}
+
+async fn shards_of(ports: &Ports) -> Result<Shards, CommandError> {
+    let shards = ports.control.shards().await.map_err(failed)?;
+    shards.ok_or_else(|| failed("the store was never set up: run `punctual setup`"))
+}
+
+async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
+    let aws = open(names).await?;
+    let made = schema::setup(&aws).await.map_err(failed)?;
+    let ports = aws.ports();
+    let wanted = Shards { urgent: args.urgent_shards, standard: args.standard_shards };
+    let shards = ports.control.init_shards(wanted).await.map_err(failed)?;
+    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
+    let cursor = Minute::of(SystemClock::new().now() - SETTLE);
+    for shard in shards.all() {
+        ports.leases.init(&LeaseId::Shard(shard), cursor).await.map_err(failed)?;
+    }
+    match made.as_slice() {
+        [] => println!("everything is there already"),
+        made => println!("made {}", made.join(", ")),
+    }
+    if shards != wanted {
+        println!("the shard counts stay as they are: {} urgent, {} standard", shards.urgent, shards.standard);
+    }
+    Ok(())
+}
+
+async fn dispatch(names: Names, args: DispatchArgs) -> Result<(), CommandError> {
+    let s = Duration::from_secs;
+    let settings = DispatchSettings {
+        leases: LeaseTimes { lease: s(args.lease_s), renew_every: s(args.renew_s), margin: s(args.margin_s) },
+        tick: Duration::from_millis(args.tick_ms),
+        page: args.page,
+        calls_in_flight: args.calls_in_flight,
+    };
+    settings.check().map_err(CommandError::BadInput)?;
+    let aws = open(names).await?;
+    let ports = aws.ports();
+    let shards = shards_of(&ports).await?;
+    aws.check_queues().await.map_err(failed)?;
+    let id = process_id(&args.id);
+    tracing::info!(scheduler.id = id, ?settings, ?shards, "dispatch starts");
+    let stop = async {
+        if let Err(error) = stop_signal().await {
+            tracing::error!(%error, "the stop signal cannot be listened for: stopping");
+        }
+    };
+    service::run(ports, Arc::new(SystemClock::new()), shards, settings, id, stop).await;
+    Ok(())
+}
+
+async fn add(names: Names, args: AddArgs) -> Result<(), CommandError> {
+    if !matches!(args.tz.as_str(), "UTC" | "Etc/UTC") {
+        return Err(bad(format!("time zone `{}` is not supported yet: schedules are evaluated in UTC", args.tz)));
+    }
+    let clock = SystemClock::new();
+    let spec = JobSpec {
+        key: JobKey::new(&args.tenant, &args.id).map_err(bad)?,
+        name: args.name,
+        schedule: Schedule::parse(&args.schedule, clock.now()).map_err(bad)?,
+        priority: args.priority.parse().map_err(bad)?,
+        handler: Handler::Sms,
+        payload: SmsPayload { to: args.to, text: args.text },
+        retry: RetryRule::default(),
+        start_within_s: args.start_within_s,
+    };
+    spec.check().map_err(bad)?;
+    let ports = open(names).await?.ports();
+    let shards = shards_of(&ports).await?;
+    let key = spec.key.clone();
+    match create_job(&*ports.jobs, &clock, &shards, spec, &user()).await.map_err(failed)? {
+        Created::New(job) => {
+            let next = job.next_scheduled_at.map(|at| at.to_rfc3339()).unwrap_or_default();
+            println!("job {key} made; its first run is due at {next}");
+            Ok(())
+        }
+        Created::Same => {
+            println!("job {key} is there already, the same");
+            Ok(())
+        }
+        Created::Different => {
+            Err(failed(format!("job {key} is there already, with another content; it was left as it is")))
+        }
+    }
+}
+
+async fn import_file(names: Names, args: ImportArgs) -> Result<(), CommandError> {
+    JobKey::new(&args.tenant, "x").map_err(bad)?;
+    let name = args.file.display().to_string();
+    let file = std::fs::File::open(&args.file).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
+    let clock = SystemClock::new();
+    let specs = import::read_jobs(&name, file, &args.tenant, clock.now()).map_err(CommandError::BadInput)?;
+    let ports = open(names).await?.ports();
+    let shards = shards_of(&ports).await?;
+    let bar = if std::io::stderr().is_terminal() {
+        indicatif::ProgressBar::new(specs.len() as u64)
+    } else {
+        indicatif::ProgressBar::hidden()
+    };
+    let report = import::import(&*ports.jobs, &clock, &shards, specs, &user(), || bar.inc(1)).await;
+    bar.finish_and_clear();
+    let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
+    println!(
+        "{name}: {} jobs made, {} there already, {} there with another content and left as they are",
+        report.created, report.same, report.different
+    );
+    Ok(())
+}
+
+async fn list_jobs(names: Names, args: ListArgs) -> Result<(), CommandError> {
+    let ports = open(names).await?.ports();
+    let (mut jobs, mut after) = (Vec::new(), None);
+    loop {
+        let page = ports.jobs.list(&args.tenant, after, args.limit).await.map_err(failed)?;
+        jobs.extend(page.jobs);
+        after = page.next;
+        if after.is_none() || jobs.len() > args.limit {
+            break;
+        }
+    }
+    let more = jobs.len() > args.limit || after.is_some();
+    jobs.truncate(args.limit);
+    jobs.sort_by(|a, b| a.0.cmp(&b.0));
+    println!("{}", listing::jobs(&jobs, args.json));
+    if more {
+        eprintln!("there are more: raise --limit");
+    }
+    Ok(())
+}
+
+async fn list_runs(names: Names, args: RunsListArgs) -> Result<(), CommandError> {
+    let key = JobKey::new(&args.tenant, &args.job).map_err(bad)?;
+    let ports = open(names).await?.ports();
+    let rows = ports.runs.list(&key, args.limit).await.map_err(failed)?;
+    println!("{}", listing::runs(&rows, args.json));
+    Ok(())
+}
+
+fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "cli".into())
+}

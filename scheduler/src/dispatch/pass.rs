@@ -1,0 +1,259 @@
+//! One pass over one shard: read due pages, decide, enqueue, and only then advance.
+//!
+//! Invariant: **a job advances only after its run is in the queue or its skip is a row.** So a crash, a lost answer or a
+//! lost lease on any line repeats a run's id, and never loses one. The lease prevents the repeat, the condition of the
+//! advance prevents a rewind, the worker's begin makes a repeat harmless.
+
+use super::metrics::Metrics;
+use futures::stream::{self, StreamExt};
+use punctual_core::clock::Clock;
+use punctual_core::dispatch::{Decision, decide};
+use punctual_core::due::{DueBucket, Minute, ShardId, Shards};
+use punctual_core::error::PortError;
+use punctual_core::job::{Advanced, Job, JobKey};
+use punctual_core::message::Message;
+use punctual_core::ports::{Advance, AdvanceFrom, BATCH, DueEntry, JobRead, Ports, Put};
+use punctual_core::priority::Priority;
+use punctual_core::process::random_token;
+use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, Transition, apply};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Entries of one page that are worked on at the same time, in batches of ten.
+const BATCHES_AT_ONCE: usize = 8;
+
+/// Whether this copy may still act for the shard, and a note that it got somewhere.
+pub trait Permission: Send + Sync {
+    /// Whether the lease is trusted right now. Asked before every send.
+    fn holds(&self) -> bool;
+    /// A page was finished: the renewal is earned.
+    fn progress(&self);
+}
+
+/// Reads, decides, enqueues, advances.
+pub struct Dispatcher {
+    ports: Ports,
+    clock: Arc<dyn Clock>,
+    shards: Shards,
+    id: String,
+    page: usize,
+    in_flight: Semaphore,
+    metrics: Metrics,
+}
+
+/// What a pass came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassReport {
+    /// Runs that the queue accepted.
+    pub enqueued: u64,
+    /// The oldest minute in which something due was left.
+    pub oldest_left: Option<Minute>,
+}
+
+/// One due job on its way through a pass.
+struct Firing {
+    key: JobKey,
+    from: AdvanceFrom,
+    priority: Priority,
+    message: Message,
+    to: Advanced,
+}
+
+impl Dispatcher {
+    /// A dispatcher that signs its messages with `id`.
+    pub fn new(
+        ports: Ports,
+        clock: Arc<dyn Clock>,
+        shards: Shards,
+        id: String,
+        settings: &super::DispatchSettings,
+    ) -> Self {
+        Self {
+            ports,
+            clock,
+            shards,
+            id,
+            page: settings.page,
+            in_flight: Semaphore::new(settings.calls_in_flight),
+            metrics: Metrics::new(),
+        }
+    }
+
+    /// Works through `minutes` of a shard, oldest first.
+    ///
+    /// # Errors
+    /// A call to the store or a queue that failed; what was done until then stays done, the next pass goes on.
+    pub async fn pass(
+        &self,
+        shard: ShardId,
+        minutes: impl Iterator<Item = Minute> + Send,
+        permission: &dyn Permission,
+    ) -> Result<PassReport, PortError> {
+        let mut report = PassReport::default();
+        for minute in minutes {
+            let bucket = DueBucket { minute, shard };
+            let mut after = None;
+            loop {
+                if !permission.holds() {
+                    report.oldest_left.get_or_insert(minute);
+                    return Ok(report);
+                }
+                let page = self.ports.due.page(bucket, self.clock.now(), after, self.page).await?;
+                let (enqueued, left) = self.page(bucket, &page.entries, permission).await?;
+                report.enqueued += enqueued;
+                if left {
+                    report.oldest_left.get_or_insert(minute);
+                }
+                permission.progress();
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    pub(super) fn count_failure(&self) {
+        self.metrics.pass_failures.increment(1);
+    }
+
+    /// Works on one page; says how many runs the queue accepted, and whether anything due is left.
+    async fn page(
+        &self,
+        bucket: DueBucket,
+        entries: &[DueEntry],
+        permission: &dyn Permission,
+    ) -> Result<(u64, bool), PortError> {
+        if entries.is_empty() {
+            return Ok((0, false));
+        }
+        let keys: Vec<JobKey> = entries.iter().map(|entry| entry.key.clone()).collect();
+        let jobs = self.ports.jobs.get_many(&keys).await?;
+        let mut firings: BTreeMap<Priority, Vec<Firing>> = BTreeMap::new();
+        for (key, read) in jobs {
+            if let Some(firing) = self.sort_out(bucket, key, read).await? {
+                firings.entry(firing.priority).or_default().push(firing);
+            }
+        }
+        let batches = firings.into_iter().flat_map(|(priority, firings)| {
+            let mut batches = Vec::new();
+            let mut rest = firings.into_iter().peekable();
+            while rest.peek().is_some() {
+                batches.push((priority, rest.by_ref().take(BATCH).collect::<Vec<_>>()));
+            }
+            batches
+        });
+        let work: Vec<_> = batches.map(|(priority, batch)| self.batch(priority, batch, permission)).collect();
+        let results: Vec<_> = stream::iter(work).buffer_unordered(BATCHES_AT_ONCE).collect().await;
+        let mut total = (0, false);
+        for result in results {
+            let (enqueued, left) = result?;
+            total = (total.0 + enqueued, total.1 || left);
+        }
+        Ok(total)
+    }
+
+    /// Decides about one entry and performs all that is not a firing.
+    async fn sort_out(&self, bucket: DueBucket, key: JobKey, read: JobRead) -> Result<Option<Firing>, PortError> {
+        let job = match read {
+            JobRead::Job(job) => job,
+            JobRead::Unreadable(reason) => {
+                tracing::error!(job.id = %key, reason, "a job cannot be read and is quarantined: look at its item");
+                self.metrics.quarantined.increment(1);
+                self.ports.jobs.quarantine(&key, bucket, &reason).await?;
+                return Ok(None);
+            }
+        };
+        match decide(&job, bucket, self.clock.now(), &self.shards, &self.id) {
+            Decision::Stale => Ok(None),
+            Decision::Unindex => self.ports.jobs.unindex(&key, bucket).await.map(|()| None),
+            Decision::Fire { priority, message, to } => Ok(Some(firing(&job, priority, message, to))),
+            Decision::Skip { reason, priority, message, to } => {
+                let firing = firing(&job, priority, message, to);
+                if self.skip(&firing.message, reason).await? {
+                    self.metrics.skipped.increment(1);
+                    self.advance(&firing).await?;
+                    return Ok(None);
+                }
+                Ok(Some(firing))
+            }
+        }
+    }
+
+    /// Writes a run's row as skipped. False when the row is open: its run must be enqueued, the worker decides.
+    async fn skip(&self, message: &Message, reason: SkipReason) -> Result<bool, PortError> {
+        let token = random_token();
+        let event = Event::Skip { reason, by: SkippedBy::Dispatch };
+        let mut row = self.ports.runs.get(&message.run_id()).await?;
+        loop {
+            match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {
+                Transition::Write(new) => match self.ports.runs.put(&new).await? {
+                    Put::Written => return Ok(true),
+                    Put::Conflict(current) => row = current.map(|row| *row),
+                },
+                Transition::Refused(RunStatus::Running | RunStatus::Retrying) | Transition::LookLater { .. } => {
+                    return Ok(false);
+                }
+                // The run has ended otherwise: there is its row.
+                Transition::Refused(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// Enqueues up to ten runs, then advances those that the queue accepted.
+    async fn batch(
+        &self,
+        priority: Priority,
+        batch: Vec<Firing>,
+        permission: &dyn Permission,
+    ) -> Result<(u64, bool), PortError> {
+        let results = {
+            let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
+            if !permission.holds() {
+                return Ok((0, true));
+            }
+            let bodies: Vec<String> = batch.iter().map(|firing| firing.message.encode()).collect();
+            self.ports.queue.send(priority, &bodies).await?
+        };
+        let now = self.clock.now();
+        let accepted = batch.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(firing, _)| firing);
+        let accepted: Vec<&Firing> = accepted.collect();
+        for firing in &accepted {
+            let lag = (now - firing.message.due_at).as_seconds_f64();
+            self.metrics.enqueued(priority, lag.max(0.0));
+        }
+        let mut left = accepted.len() < batch.len();
+        for advanced in futures::future::join_all(accepted.iter().map(|firing| self.advance(firing))).await {
+            left |= !advanced?;
+        }
+        Ok((accepted.len() as u64, left))
+    }
+
+    /// Moves a job on. False when it stands elsewhere by now: the next read shows where.
+    async fn advance(&self, firing: &Firing) -> Result<bool, PortError> {
+        let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
+        let began = self.clock.monotonic();
+        match self.ports.jobs.advance(&firing.key, &firing.from, &firing.to).await? {
+            Advance::Advanced => self.metrics.advanced.increment(1),
+            Advance::Changed => {
+                self.metrics.already_advanced.increment(1);
+                return Ok(false);
+            }
+        }
+        if let Some(next) = firing.to.next.filter(|_| DueBucket::is_stale_after(self.clock.monotonic() - began)) {
+            // The process stood still during the write: the minute may have been left behind meanwhile.
+            let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
+            let to = Advanced { next: Some(punctual_core::job::NextFiring { bucket, ..next }), ..firing.to.clone() };
+            let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..firing.from };
+            self.ports.jobs.advance(&firing.key, &from, &to).await?;
+        }
+        Ok(true)
+    }
+}
+
+fn firing(job: &Job, priority: Priority, message: Message, to: Advanced) -> Firing {
+    let from = AdvanceFrom { next_scheduled_at: message.scheduled_at, version: job.version };
+    Firing { key: job.spec.key.clone(), from, priority, message, to }
+}
