@@ -1,0 +1,183 @@
+//! Step 5, *lease*, on the worker's side: messages in hand, kept by heartbeats, given back or deleted.
+//!
+//! A message is a lease from the moment it is received. As long as it is in hand its invisibility is extended; a lost
+//! extension forbids *starting* a call and nothing else. Deletes are gathered into batches: a delete that is lost only
+//! means that the message comes again and finds its row.
+
+use punctual_core::clock::Clock;
+use punctual_core::error::PortError;
+use punctual_core::lease::extension;
+use punctual_core::ports::{BATCH, Delivery, RunQueue};
+use punctual_core::priority::Priority;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long a delete waits for company.
+const DELETE_GATHERING: Duration = Duration::from_millis(20);
+
+/// One message in hand.
+pub struct Held {
+    /// The delivery.
+    pub delivery: Delivery,
+    received: Duration,
+    extended_ms: AtomicU64,
+    is_lost: AtomicBool,
+}
+
+impl Held {
+    fn extended(&self) -> Duration {
+        Duration::from_millis(self.extended_ms.load(Ordering::Acquire))
+    }
+}
+
+/// All messages in hand.
+pub struct Hands {
+    queue: Arc<dyn RunQueue>,
+    clock: Arc<dyn Clock>,
+    visibility: Duration,
+    heartbeat: Duration,
+    trust: Duration,
+    held: Mutex<HashMap<String, Arc<Held>>>,
+    deletes: mpsc::UnboundedSender<(Priority, String)>,
+}
+
+/// Deletes on their way to [`Hands::delete_gathered`].
+pub type Deletes = mpsc::UnboundedReceiver<(Priority, String)>;
+
+impl Hands {
+    /// Empty hands.
+    pub fn new(
+        queue: Arc<dyn RunQueue>,
+        clock: Arc<dyn Clock>,
+        visibility: Duration,
+        heartbeat: Duration,
+        trust: Duration,
+    ) -> (Self, Deletes) {
+        let (deletes, receiver) = mpsc::unbounded_channel();
+        (Self { queue, clock, visibility, heartbeat, trust, held: Mutex::default(), deletes }, receiver)
+    }
+
+    /// Takes a message that a receive begun at `asked` brought: its invisibility began then or later.
+    pub fn take(&self, delivery: Delivery, asked: Duration) -> Arc<Held> {
+        let extended_ms = AtomicU64::new(asked.as_millis() as u64);
+        let held = Arc::new(Held { delivery, received: asked, extended_ms, is_lost: AtomicBool::new(false) });
+        self.lock().insert(held.delivery.receipt.clone(), held.clone());
+        held
+    }
+
+    /// Whether a call for this message may still be started.
+    pub fn trusts(&self, held: &Held) -> bool {
+        !held.is_lost.load(Ordering::Acquire) && self.clock.monotonic() < held.extended() + self.trust
+    }
+
+    /// Lets go of a message without touching it: it is somebody else's, or comes back by itself.
+    pub fn let_go(&self, held: &Held) {
+        self.lock().remove(&held.delivery.receipt);
+    }
+
+    /// Lets go of a message for good.
+    pub fn delete(&self, held: &Held) {
+        self.let_go(held);
+        // The receiver is gone only when the worker ends; the message then comes again and finds its row.
+        let _ = self.deletes.send((held.delivery.priority, held.delivery.receipt.clone()));
+    }
+
+    /// Lets go of a message and hides it for `wait`, rounded up to whole seconds.
+    pub async fn hide(&self, held: &Held, wait: Duration) {
+        self.let_go(held);
+        let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+        let longest = extension(held.received, self.clock.monotonic(), wait).unwrap_or_default();
+        let receipt = (held.delivery.receipt.clone(), longest);
+        match self.queue.extend(held.delivery.priority, &[receipt]).await.map(|mut results| results.pop()) {
+            Ok(Some(Ok(()))) => {}
+            Ok(Some(Err(error))) | Err(error) => {
+                tracing::debug!(%error, "a message could not be hidden: it comes back when its invisibility ends");
+            }
+            Ok(None) => {}
+        }
+    }
+
+    /// Gives back all that is still in hand, at once.
+    pub async fn give_back_all(&self) {
+        let left: Vec<Arc<Held>> = self.lock().drain().map(|(_, held)| held).collect();
+        for held in left {
+            self.hide(&held, Duration::ZERO).await;
+        }
+    }
+
+    /// Extends what is in hand, for ever.
+    pub async fn keep(&self) {
+        loop {
+            tokio::time::sleep(self.heartbeat / 4).await;
+            let now = self.clock.monotonic();
+            let due = |held: &&Arc<Held>| now >= held.extended() + self.heartbeat;
+            let due: Vec<Arc<Held>> = self.lock().values().filter(due).cloned().collect();
+            for priority in Priority::ALL {
+                let of_one: Vec<&Arc<Held>> = due.iter().filter(|held| held.delivery.priority == priority).collect();
+                for batch in of_one.chunks(BATCH) {
+                    self.extend(priority, batch).await;
+                }
+            }
+        }
+    }
+
+    async fn extend(&self, priority: Priority, batch: &[&Arc<Held>]) {
+        let started = self.clock.monotonic();
+        let mut entries = Vec::with_capacity(batch.len());
+        let mut extended = Vec::with_capacity(batch.len());
+        for held in batch {
+            match extension(held.received, started, self.visibility) {
+                Some(visibility) => {
+                    entries.push((held.delivery.receipt.clone(), visibility));
+                    extended.push(held);
+                }
+                None => held.is_lost.store(true, Ordering::Release),
+            }
+        }
+        if entries.is_empty() {
+            return;
+        }
+        match self.queue.extend(priority, &entries).await {
+            Ok(results) => {
+                for (held, result) in extended.into_iter().zip(results) {
+                    match result {
+                        Ok(()) => held.extended_ms.store(started.as_millis() as u64, Ordering::Release),
+                        // The receipt is not ours any more.
+                        Err(PortError::Permanent(_)) => held.is_lost.store(true, Ordering::Release),
+                        Err(_) => {}
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(class = error.class(), %error, "a heartbeat failed; it is repeated"),
+        }
+    }
+
+    /// Deletes what [`Hands::delete`] let go of, in batches, until the hands are gone.
+    pub async fn delete_gathered(queue: Arc<dyn RunQueue>, mut deletes: Deletes) {
+        let mut gathered = Vec::new();
+        while deletes.recv_many(&mut gathered, BATCH).await > 0 {
+            if gathered.len() < BATCH {
+                tokio::time::sleep(DELETE_GATHERING).await;
+                while let (true, Ok(more)) = (gathered.len() < 8 * BATCH, deletes.try_recv()) {
+                    gathered.push(more);
+                }
+            }
+            for priority in Priority::ALL {
+                let of_one = gathered.iter().filter(|(p, _)| *p == priority).map(|(_, receipt)| receipt.clone());
+                for batch in of_one.collect::<Vec<_>>().chunks(BATCH) {
+                    if let Err(error) = queue.delete(priority, batch).await {
+                        tracing::warn!(class = error.class(), %error, "messages could not be deleted; they come again and find their rows");
+                    }
+                }
+            }
+            gathered.clear();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Held>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,52 @@
+//! What a worker counts.
+
+use metrics::{Counter, Histogram, counter, histogram};
+use punctual_core::idempotency::PutBack;
+use punctual_core::retry::OutcomeClass;
+use punctual_core::run::RunStatus;
+
+/// Handles of the counters that rise with every run, and the names of the others.
+pub(crate) struct Metrics {
+    pub(crate) received: Counter,
+    pub(crate) repeats: Counter,
+    pub(crate) takeovers: Counter,
+    pub(crate) fenced: Counter,
+    pub(crate) start_lag: Histogram,
+    pub(crate) attempt_duration: Histogram,
+    pub(crate) limiter_wait: Histogram,
+    delivered: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Metrics {
+            received: counter!("punctual_messages_received_total"),
+            repeats: counter!("punctual_repeats_caught_total"),
+            takeovers: counter!("punctual_takeovers_total"),
+            fenced: counter!("punctual_fenced_records_total"),
+            start_lag: histogram!("punctual_start_lag_seconds"),
+            attempt_duration: histogram!("punctual_attempt_duration_seconds"),
+            limiter_wait: histogram!("punctual_limiter_wait_seconds"),
+            delivered: counter!("punctual_attempts_total", "outcome" => OutcomeClass::Delivered.as_str()),
+        }
+    }
+
+    pub(crate) fn attempt(&self, class: OutcomeClass) {
+        match class {
+            OutcomeClass::Delivered => self.delivered.increment(1),
+            class => counter!("punctual_attempts_total", "outcome" => class.as_str()).increment(1),
+        }
+    }
+
+    pub(crate) fn put_back(&self, why: PutBack) {
+        counter!("punctual_messages_put_back_total", "why" => why.as_str()).increment(1);
+    }
+
+    pub(crate) fn dead_letter(&self, why: &'static str) {
+        counter!("punctual_dead_letters_total", "why" => why).increment(1);
+    }
+
+    pub(crate) fn ended(&self, status: RunStatus) {
+        counter!("punctual_runs_ended_total", "status" => status.as_str()).increment(1);
+    }
+}

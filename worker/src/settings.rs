@@ -1,0 +1,162 @@
+//! Settings of one worker, and the words of the `punctual-worker` command.
+
+use clap::Parser;
+use punctual_core::aws::Names;
+use punctual_core::rate::{RateShare, share};
+use punctual_core::retry::{GatewayPolicy, WhenUnknown};
+use std::time::Duration;
+
+/// Takes runs from the queues and sends them to the SMS gateway. Stops on SIGTERM.
+#[derive(Debug, Parser)]
+#[command(name = "punctual-worker", version, about, long_about = None, after_help = "\
+AWS is found as all AWS tools find it: AWS_REGION, credentials, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS.
+Logs go to standard error; PUNCTUAL_LOG filters them (default `info`), PUNCTUAL_LOG_FORMAT=json for machines.
+Exit codes: 0 stopped in order, 1 failed, 2 wrong settings.")]
+pub struct Cli {
+    /// First part of the names of all tables and queues.
+    #[arg(long, env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
+    pub prefix: String,
+    /// Name of this worker in rows and logs; a random part is added.
+    #[arg(long, env = "PUNCTUAL_WORK_ID", default_value = "worker")]
+    pub id: String,
+    /// Where the SMS gateway takes messages, such as `https://gateway.example/v1/sms`.
+    #[arg(long, env = "PUNCTUAL_SMS_URL")]
+    pub sms_url: String,
+    /// Calls a second that the gateway takes from all workers together.
+    #[arg(long, env = "PUNCTUAL_SMS_RATE_PER_S", default_value_t = 450)]
+    pub rate_per_s: u32,
+    /// How many workers share that limit.
+    #[arg(long, env = "PUNCTUAL_WORK_WORKERS", default_value_t = 1)]
+    pub workers: u32,
+    /// For how many seconds the gateway drops a repeat of a reference; 0 = it never does.
+    #[arg(long, env = "PUNCTUAL_SMS_DEDUPE_WINDOW_S", default_value_t = 0)]
+    pub dedupe_window_s: u64,
+    /// Calls under way at once.
+    #[arg(long, env = "PUNCTUAL_WORK_SLOTS", default_value_t = 20)]
+    pub slots: usize,
+    /// Messages of each priority held at once, those in a slot included.
+    #[arg(long, env = "PUNCTUAL_WORK_PREFETCH", default_value_t = 20)]
+    pub prefetch: usize,
+    /// Seconds after which an unanswered call counts as unknown.
+    #[arg(long, env = "PUNCTUAL_WORK_ATTEMPT_TIMEOUT_S", default_value_t = 10)]
+    pub attempt_timeout_s: u64,
+    /// Seconds for which a received message stays invisible to others.
+    #[arg(long, env = "PUNCTUAL_WORK_VISIBILITY_S", default_value_t = 60)]
+    pub visibility_s: u64,
+    /// Seconds between extensions of that time.
+    #[arg(long, env = "PUNCTUAL_WORK_HEARTBEAT_S", default_value_t = 20)]
+    pub heartbeat_s: u64,
+    /// For how many seconds after an extension a worker trusts it.
+    #[arg(long, env = "PUNCTUAL_WORK_TRUST_S", default_value_t = 50)]
+    pub trust_s: u64,
+    /// Seconds beyond its lease that the holder of a run is given before the run is taken over; at least the largest
+    /// offset between two hosts' clocks.
+    #[arg(long, env = "PUNCTUAL_WORK_TAKEOVER_GRACE_S", default_value_t = 30)]
+    pub takeover_grace_s: u64,
+    /// Seconds to finish what is under way when told to stop.
+    #[arg(long, env = "PUNCTUAL_WORK_STOP_S", default_value_t = 25)]
+    pub stop_s: u64,
+}
+
+/// Checked settings.
+#[derive(Clone, Debug)]
+pub struct WorkSettings {
+    /// Calls under way at once.
+    pub slots: usize,
+    /// Messages of each priority held at once.
+    pub prefetch: usize,
+    /// This worker's part of the gateway's limit.
+    pub rate: RateShare,
+    /// What the gateway does with repeats.
+    pub gateway: GatewayPolicy,
+    /// Bound of one call.
+    pub attempt_timeout: Duration,
+    /// How long a row stays ours after begin: the call and the time to record it.
+    pub row_lease: Duration,
+    /// Beyond that, how long others wait.
+    pub takeover_grace: Duration,
+    /// How long a message stays invisible.
+    pub visibility: Duration,
+    /// Time between extensions.
+    pub heartbeat: Duration,
+    /// How long an extension is trusted.
+    pub trust: Duration,
+    /// How long one receive waits.
+    pub poll: Duration,
+    /// Time to finish when told to stop.
+    pub stop: Duration,
+}
+
+/// Time to record an outcome, beyond the call itself.
+const RECORD_MARGIN: Duration = Duration::from_secs(5);
+/// A receive waits this long for a message; longer waits only make a stop slower.
+const POLL: Duration = Duration::from_secs(5);
+
+impl Cli {
+    /// Checks everything.
+    ///
+    /// # Errors
+    /// One line for each problem.
+    pub fn settings(&self) -> Result<(Names, WorkSettings), Vec<String>> {
+        let s = Duration::from_secs;
+        let mut problems = Vec::new();
+        let names = Names::new(&self.prefix).map_err(|e| problems.push(e)).ok();
+        let rate = share(self.rate_per_s, self.workers).map_err(|e| problems.push(e)).ok();
+        if !self.sms_url.starts_with("http://") && !self.sms_url.starts_with("https://") {
+            problems.push("PUNCTUAL_SMS_URL must begin with `http://` or `https://`".into());
+        }
+        if !(1..=1_000).contains(&self.slots) || !(1..=1_000).contains(&self.prefetch) {
+            problems.push(format!("{} slots and {} prefetched: 1 to 1000 are allowed", self.slots, self.prefetch));
+        }
+        if !(1..=900).contains(&self.attempt_timeout_s) {
+            problems.push(format!("an attempt timeout of {} s is out of range 1-900", self.attempt_timeout_s));
+        }
+        if self.heartbeat_s == 0 || self.heartbeat_s >= self.trust_s || self.trust_s >= self.visibility_s {
+            problems.push(format!(
+                "heartbeat {} s, trust {} s, visibility {} s: each must be shorter than the next, and the first above 0",
+                self.heartbeat_s, self.trust_s, self.visibility_s
+            ));
+        }
+        if self.visibility_s > 43_200 {
+            problems.push(format!("a visibility of {} s is out of range 1-43200", self.visibility_s));
+        }
+        let (Some(names), Some(rate), true) = (names, rate, problems.is_empty()) else { return Err(problems) };
+        let settings = WorkSettings {
+            slots: self.slots,
+            prefetch: self.prefetch,
+            rate,
+            gateway: GatewayPolicy {
+                dedupe_window: s(self.dedupe_window_s),
+                on_unknown: WhenUnknown::Hold,
+                on_takeover: WhenUnknown::Retry,
+            },
+            attempt_timeout: s(self.attempt_timeout_s),
+            row_lease: s(self.attempt_timeout_s) + RECORD_MARGIN,
+            takeover_grace: s(self.takeover_grace_s),
+            visibility: s(self.visibility_s),
+            heartbeat: s(self.heartbeat_s),
+            trust: s(self.trust_s),
+            poll: POLL.min(s(self.visibility_s - self.trust_s)),
+            stop: s(self.stop_s),
+        };
+        Ok((names, settings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(args: &[&str]) -> Vec<String> {
+        let args = ["punctual-worker", "--sms-url", "http://127.0.0.1:1/v1/sms"].iter().chain(args);
+        Cli::parse_from(args).settings().err().unwrap_or_default()
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        assert!(problems(&[]).is_empty());
+        let found = problems(&["--heartbeat-s", "60", "--slots", "0", "--workers", "0", "--prefix", "a b"]);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(problems(&["--trust-s", "60"])[0].contains("each must be shorter"));
+    }
+}
