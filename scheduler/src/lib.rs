@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// The whole program, for its own binary and for others that contain it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = cli::Cli::parse_from(args);
-    init_logs();
+    init_logs("info");
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail("punctual", &error, EXIT_FAILED),

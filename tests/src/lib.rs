@@ -1,1 +1,1 @@
-//! x
+//! Tests over the whole of Punctual: what they share.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The whole program, for its own binary and for others that contain it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = Cli::parse_from(args);
-    init_logs();
+    init_logs("info");
     let (names, settings) = match cli.settings() {
         Ok(checked) => checked,
         Err(problems) => {

@@ -37,6 +37,20 @@ pub enum ConnectError {
 /// # Errors
 /// When region or credentials are missing. Nothing is called yet.
 pub async fn connect(names: Names) -> Result<Aws, ConnectError> {
+    let config = config_loader().load().await;
+    if config.region().is_none() {
+        return Err(ConnectError::NoRegion);
+    }
+    let credentials = config.credentials_provider().ok_or(ConnectError::NoCredentials)?;
+    aws_sdk_dynamodb::config::ProvideCredentials::provide_credentials(&credentials)
+        .await
+        .map_err(|_| ConnectError::NoCredentials)?;
+    Ok(Aws { dynamodb: aws_sdk_dynamodb::Client::new(&config), sqs: aws_sdk_sqs::Client::new(&config), names })
+}
+
+/// What all clients share: one HTTP client for TLS and plain HTTP, bounded times, quick back-off. Whoever knows region,
+/// credentials and endpoints otherwise than from the environment sets them here.
+pub fn config_loader() -> aws_config::ConfigLoader {
     let http = Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -47,20 +61,10 @@ pub async fn connect(names: Names) -> Result<Aws, ConnectError> {
         .with_max_attempts(SDK_ATTEMPTS)
         .with_initial_backoff(FIRST_BACKOFF)
         .with_max_backoff(LONGEST_BACKOFF);
-    let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
+    aws_config::defaults(aws_config::BehaviorVersion::latest())
         .http_client(http)
         .timeout_config(timeouts)
         .retry_config(retries)
-        .load()
-        .await;
-    if config.region().is_none() {
-        return Err(ConnectError::NoRegion);
-    }
-    let credentials = config.credentials_provider().ok_or(ConnectError::NoCredentials)?;
-    aws_sdk_dynamodb::config::ProvideCredentials::provide_credentials(&credentials)
-        .await
-        .map_err(|_| ConnectError::NoCredentials)?;
-    Ok(Aws { dynamodb: aws_sdk_dynamodb::Client::new(&config), sqs: aws_sdk_sqs::Client::new(&config), names })
 }
 
 /// For a call that waits for messages: the wait, and time for the answer to arrive.

@@ -15,7 +15,7 @@ mod run_item;
 mod runs;
 pub mod schema;
 
-pub use client::{ConnectError, connect};
+pub use client::{ConnectError, config_loader, connect};
 
 use crate::ports::{PortResult, Ports};
 use crate::priority::Priority;

@@ -1,0 +1,427 @@
+//! `cargo demo`: a person with a fresh machine sees reminders go from a timetable to a gateway, while processes die.
+//!
+//! The stack runs in this process and counts; schedulers and workers are processes of their own that know only its
+//! addresses. The demo fails if anything was lost, left, or sent twice outside the documented gap.
+
+mod ledger;
+mod processes;
+mod reminders;
+mod report;
+
+pub use report::{Killed, MaxRss, Percentiles, Report};
+
+use crate::gateway::GatewayConfig;
+use crate::multicall::{SCHEDULER, WORKER};
+use crate::stack::{Stack, StackConfig};
+use anyhow::{Context, bail};
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ledger::Ledger;
+use processes::{Launcher, Process};
+use punctual_core::aws::Names;
+use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::due::{DueBucket, Minute, Shards};
+use punctual_core::lease::LeaseId;
+use punctual_core::ports::Ports;
+use punctual_core::priority::Priority;
+use punctual_core::process::{EXIT_FAILED, EXIT_OK};
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const POLL: Duration = Duration::from_millis(100);
+/// Calls a second that the workers make together, and that the gateway takes.
+const RATE_PER_S: u64 = 450;
+/// Slots of a worker: the most calls that are in flight when it dies.
+const SLOTS: u64 = 20;
+
+/// Settings of the demo.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Reminders to send.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub jobs: u64,
+    /// Scheduler processes.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub schedulers: u64,
+    /// Worker processes.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub workers: u64,
+    /// Start the workers only when all is enqueued, to measure dispatch alone.
+    #[arg(long)]
+    pub dispatch_only: bool,
+    /// Kill a scheduler and a worker in the middle, and start replacements.
+    #[arg(long)]
+    pub chaos: bool,
+    /// Chooses whom to kill, and when.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The gateway sends a repeated reference again, instead of dropping it.
+    #[arg(long)]
+    pub gateway_sends_repeats: bool,
+    /// Write the numbers to this file as JSON.
+    #[arg(long)]
+    pub report: Option<PathBuf>,
+    /// Keep the processes' logs in this folder.
+    #[arg(long)]
+    pub logs: Option<PathBuf>,
+}
+
+/// Runs the demo; returns the exit code.
+///
+/// # Errors
+/// When a part could not be started or ended by itself. Broken promises are an exit code, after the summary.
+pub async fn run(args: DemoArgs) -> anyhow::Result<u8> {
+    let scratch = tempfile::tempdir()?;
+    let logs = args.logs.clone().unwrap_or_else(|| scratch.path().join("logs"));
+    std::fs::create_dir_all(&logs)?;
+    let mut demo = Demo::start(args, logs).await?;
+    let outcome = demo.play(&scratch.path().join("reminders.csv")).await;
+    let code = match outcome {
+        Ok(report) => demo.close(report).await?,
+        Err(error) => {
+            // The logs say why: they stay.
+            let kept = scratch.keep();
+            bail!("{error:#}; the logs are in {}", demo.args.logs.clone().unwrap_or(kept.join("logs")).display());
+        }
+    };
+    demo.stack.stop().await;
+    Ok(code)
+}
+
+struct Demo {
+    args: DemoArgs,
+    clock: SystemClock,
+    stack: Stack,
+    ports: Ports,
+    ledger: Ledger,
+    launcher: Launcher,
+    schedulers: Vec<Process>,
+    workers: Vec<Process>,
+    /// Names of all schedulers ever started, and memory peaks of those that are gone.
+    scheduler_names: Vec<String>,
+    peaks: MaxRss,
+    killed: Vec<Killed>,
+    bars: [ProgressBar; 2],
+}
+
+impl Demo {
+    async fn start(args: DemoArgs, logs: PathBuf) -> anyhow::Result<Self> {
+        let ledger = Ledger::new();
+        let observer = ledger.clone();
+        let stack = Stack::start(StackConfig {
+            gateway: GatewayConfig { drops_repeats: !args.gateway_sends_repeats, ..GatewayConfig::default() },
+            on_message: Some(Arc::new(move |message| observer.note(&message))),
+            ..StackConfig::default()
+        })?;
+        let mut settings = stack.exports();
+        let window = if args.gateway_sends_repeats { 0 } else { 86_400 };
+        settings.extend([
+            ("PUNCTUAL_TENANT", "demo".into()),
+            ("PUNCTUAL_SMS_RATE_PER_S", RATE_PER_S.to_string()),
+            ("PUNCTUAL_SMS_DEDUPE_WINDOW_S", window.to_string()),
+            ("PUNCTUAL_WORK_WORKERS", args.workers.to_string()),
+            ("PUNCTUAL_WORK_SLOTS", SLOTS.to_string()),
+        ]);
+        if args.chaos {
+            // What a dead worker held comes back when its leases end: 12 s here instead of 60 s, so that nobody waits.
+            // One host has one clock, so a row may be taken over as soon as its lease is over.
+            settings.extend(
+                [
+                    ("PUNCTUAL_WORK_VISIBILITY_S", "12"),
+                    ("PUNCTUAL_WORK_TRUST_S", "9"),
+                    ("PUNCTUAL_WORK_HEARTBEAT_S", "3"),
+                    ("PUNCTUAL_WORK_ATTEMPT_TIMEOUT_S", "2"),
+                    ("PUNCTUAL_WORK_TAKEOVER_GRACE_S", "1"),
+                ]
+                .map(|(name, value)| (name, value.to_owned())),
+            );
+        }
+        let names = Names::new("punctual").map_err(anyhow::Error::msg)?;
+        let ports = stack.aws(names).await.ports();
+        let bars = progress_bars(args.jobs);
+        Ok(Demo {
+            launcher: Launcher { settings, logs },
+            clock: SystemClock::new(),
+            stack,
+            ports,
+            ledger,
+            schedulers: Vec::new(),
+            workers: Vec::new(),
+            scheduler_names: Vec::new(),
+            peaks: MaxRss::default(),
+            killed: Vec::new(),
+            bars,
+            args,
+        })
+    }
+
+    async fn play(&mut self, csv: &std::path::Path) -> anyhow::Result<Report> {
+        let began = self.clock.now();
+        self.launcher.punctual(&["setup"]).await?;
+        for _ in 0..self.args.schedulers {
+            self.start_scheduler()?;
+        }
+        if !self.args.dispatch_only {
+            for _ in 0..self.args.workers {
+                self.start_worker()?;
+            }
+        }
+        self.say("waiting until every scheduler holds shards");
+        self.wait_for_shards().await?;
+        // Long enough for the import on a slow machine: a job made after its instant would fire a day later.
+        let due_at = whole_second(self.clock.now() + TimeDelta::seconds(10 + self.args.jobs as i64 / 800));
+        reminders::write_csv(csv, self.args.jobs as usize, due_at)?;
+        self.say("importing the reminders");
+        self.launcher.punctual(&["jobs", "import", &csv.display().to_string()]).await?;
+        if self.clock.now() >= due_at {
+            bail!(
+                "the import took until after the reminders were due: the machine is too slow for {} jobs",
+                self.args.jobs
+            );
+        }
+        self.say(&format!("{} reminders are due at {}", self.args.jobs, due_at.format("%H:%M:%S UTC")));
+        self.watch(due_at).await?;
+        let mut report = Report {
+            jobs: self.args.jobs,
+            due: self.args.jobs,
+            enqueued: 0,
+            distinct_enqueued: 0,
+            left_due: self.left_due(began).await?,
+            per_scheduler: Vec::new(),
+            gateway_accepted: 0,
+            gateway_repeats: 0,
+            gateway_repeats_dropped: 0,
+            gateway_sent_twice: 0,
+            gateway_429: 0,
+            gateway_peak_per_s: 0,
+            dead_letters: 0,
+            dispatch_lag_ms: Percentiles::default(),
+            start_lag_ms: Percentiles::default(),
+            dispatch_runs_per_s: 0.0,
+            elapsed_s: 0.0,
+            max_rss_mb: MaxRss::default(),
+            killed: Vec::new(),
+        };
+        for process in self.schedulers.iter_mut().chain(&mut self.workers) {
+            process.stop().await?;
+        }
+        let (schedulers, workers) = (std::mem::take(&mut self.schedulers), std::mem::take(&mut self.workers));
+        self.note_peaks(&schedulers, &workers);
+        report.fill_queue(&self.ledger.book(), &self.scheduler_names);
+        report.fill_gateway(&self.stack.gateway().stats(), &self.stack.gateway().arrivals());
+        report.elapsed_s = (self.clock.now() - began).as_seconds_f64();
+        report.max_rss_mb = self.peaks;
+        report.killed = std::mem::take(&mut self.killed);
+        Ok(report)
+    }
+
+    /// Watches until everything was delivered and the queues are empty, or the time is over.
+    async fn watch(&mut self, due_at: DateTime<Utc>) -> anyhow::Result<()> {
+        let jobs = self.args.jobs;
+        let time = jobs as i64 * 2 / RATE_PER_S as i64 + if self.args.chaos { 180 } else { 120 };
+        let give_up_at = due_at + TimeDelta::seconds(time);
+        let (enqueued, accepted) = (self.ledger.distinct(), self.stack.gateway().accepted_watch());
+        let mut kills = if self.args.chaos { planned_kills(&self.args) } else { Vec::new() };
+        loop {
+            let counts = (*enqueued.borrow(), *accepted.borrow());
+            self.bars[0].set_position(counts.0);
+            self.bars[1].set_position(counts.1);
+            for process in self.schedulers.iter_mut().chain(&mut self.workers) {
+                process.check()?;
+            }
+            if self.args.dispatch_only && self.workers.is_empty() && counts.0 >= jobs {
+                for _ in 0..self.args.workers {
+                    self.start_worker()?;
+                }
+            }
+            while let Some(kill) = kills.pop_if(|kill| kill.is_due(counts)) {
+                self.kill(kill).await?;
+            }
+            if counts.0 >= jobs && counts.1 >= jobs && kills.is_empty() && self.queues_are_empty().await? {
+                break;
+            }
+            if self.clock.now() > give_up_at {
+                self.say("the time is over");
+                break;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.bars.iter().for_each(ProgressBar::finish_and_clear);
+        Ok(())
+    }
+
+    async fn kill(&mut self, kill: Kill) -> anyhow::Result<()> {
+        let (processes, counted) = match kill.role {
+            Role::Scheduler => (&mut self.schedulers, "enqueued"),
+            Role::Worker => (&mut self.workers, "accepted"),
+        };
+        let mut victim = processes.swap_remove(kill.victim % processes.len());
+        victim.kill().await?;
+        self.say(&format!("killed {} when {} runs were {counted}; a replacement starts", victim.name, kill.at));
+        self.killed.push(Killed { process: victim.name.clone(), counted, at: kill.at });
+        match kill.role {
+            Role::Scheduler => {
+                self.note_peaks(&[victim], &[]);
+                self.start_scheduler()
+            }
+            Role::Worker => {
+                self.note_peaks(&[], &[victim]);
+                self.start_worker()
+            }
+        }
+    }
+
+    fn start_scheduler(&mut self) -> anyhow::Result<()> {
+        let name = format!("s{}", self.scheduler_names.len() + 1);
+        self.schedulers.push(self.launcher.start(&name, SCHEDULER, &["dispatch", "--id", &name])?);
+        self.scheduler_names.push(name);
+        Ok(())
+    }
+
+    fn start_worker(&mut self) -> anyhow::Result<()> {
+        let dead = self.killed.iter().filter(|k| k.process.starts_with('w')).count();
+        let name = format!("w{}", self.workers.len() + dead + 1);
+        self.workers.push(self.launcher.start(&name, WORKER, &["--id", &name])?);
+        Ok(())
+    }
+
+    async fn wait_for_shards(&mut self) -> anyhow::Result<()> {
+        let give_up_at = self.clock.monotonic() + Duration::from_secs(60);
+        loop {
+            for process in &mut self.schedulers {
+                process.check()?;
+            }
+            let leases = self.ports.leases.list().await?;
+            let shards = leases.iter().filter(|l| matches!(l.id, LeaseId::Shard(_)));
+            let (held, free): (Vec<_>, Vec<_>) = shards.partition(|lease| lease.owner.is_some());
+            let owners: BTreeSet<_> = held.iter().filter_map(|lease| lease.owner.as_ref()).collect();
+            if free.is_empty() && owners.len() as u64 == self.args.schedulers {
+                return Ok(());
+            }
+            if self.clock.monotonic() > give_up_at {
+                bail!("after a minute only {} of {} schedulers hold shards", owners.len(), self.args.schedulers);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn queues_are_empty(&self) -> anyhow::Result<bool> {
+        for priority in Priority::ALL {
+            let depth = self.ports.queue.depth(priority).await?;
+            if depth.visible + depth.in_flight + depth.delayed > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts what the due index still shows as due.
+    async fn left_due(&self, since: DateTime<Utc>) -> anyhow::Result<u64> {
+        let shards: Shards = self.ports.control.shards().await?.context("the store was never set up")?;
+        let now = self.clock.now();
+        let mut left = 0;
+        for minute in Minute::of(since).0..=Minute::of(now).0 {
+            for shard in shards.all() {
+                let mut after = None;
+                loop {
+                    let bucket = DueBucket { minute: Minute(minute), shard };
+                    let page = self.ports.due.page(bucket, now, after, 500).await?;
+                    left += page.entries.len() as u64;
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    fn note_peaks(&mut self, schedulers: &[Process], workers: &[Process]) {
+        let most = |peak: f64, processes: &[Process]| processes.iter().fold(peak, |most, p| most.max(p.peak_rss_mb));
+        let round = |mb: f64| (mb * 10.0).round() / 10.0;
+        self.peaks.scheduler = round(most(self.peaks.scheduler, schedulers));
+        self.peaks.worker = round(most(self.peaks.worker, workers));
+    }
+
+    fn say(&self, line: &str) {
+        self.bars[0].suspend(|| eprintln!("{line}"));
+    }
+
+    /// Shows and writes the report; returns the exit code.
+    async fn close(&mut self, report: Report) -> anyhow::Result<u8> {
+        if let Some(path) = &self.args.report {
+            let json = serde_json::to_string_pretty(&report)?;
+            std::fs::write(path, json + "\n").with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        let dead_workers = report.killed.iter().filter(|k| k.process.starts_with('w')).count() as u64;
+        // Where the gateway sends repeats, what a killed worker had in flight may go out again: the documented gap.
+        let may_be_sent_twice = if self.args.gateway_sends_repeats { dead_workers * SLOTS } else { 0 };
+        println!("\n{}\n", report.summary());
+        let problems = report.problems(may_be_sent_twice);
+        if problems.is_empty() {
+            println!("  Every reminder was delivered once. Nothing was lost, nothing is left.");
+            return Ok(EXIT_OK);
+        }
+        problems.iter().for_each(|problem| println!("  PROBLEM: {problem}"));
+        Ok(EXIT_FAILED)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Scheduler,
+    Worker,
+}
+
+/// Whom to kill, and at which count.
+#[derive(Clone, Copy)]
+struct Kill {
+    role: Role,
+    at: u64,
+    victim: usize,
+}
+
+impl Kill {
+    fn is_due(&self, (enqueued, accepted): (u64, u64)) -> bool {
+        match self.role {
+            Role::Scheduler => enqueued >= self.at,
+            Role::Worker => accepted >= self.at,
+        }
+    }
+}
+
+fn planned_kills(args: &DemoArgs) -> Vec<Kill> {
+    let mut random = rand::rngs::StdRng::seed_from_u64(args.seed);
+    let mut at = |share: std::ops::Range<f64>| ((args.jobs as f64 * random.random_range(share)) as u64).max(1);
+    let (scheduler, worker) = (at(0.05..0.6), at(0.2..0.8));
+    // The last one comes first: enqueueing runs ahead of delivery.
+    vec![
+        Kill { role: Role::Worker, at: worker, victim: random.random_range(0..16) },
+        Kill { role: Role::Scheduler, at: scheduler, victim: random.random_range(0..16) },
+    ]
+}
+
+fn progress_bars(jobs: u64) -> [ProgressBar; 2] {
+    if !std::io::stderr().is_terminal() {
+        return [ProgressBar::hidden(), ProgressBar::hidden()];
+    }
+    let bars = MultiProgress::new();
+    let style = ProgressStyle::with_template("  {prefix:<10} {bar:40} {pos:>7}/{len} {per_sec}");
+    ["enqueued", "delivered"].map(|name| {
+        let bar = bars.add(ProgressBar::new(jobs).with_prefix(name));
+        if let Ok(style) = &style {
+            bar.set_style(style.clone());
+        }
+        bar
+    })
+}
+
+fn whole_second(at: DateTime<Utc>) -> DateTime<Utc> {
+    punctual_core::schedule::whole_second(at)
+}

@@ -1,0 +1,98 @@
+//! Schedulers and workers as processes: started, measured, killed, stopped.
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+
+/// How long a process is given to stop in order.
+const STOP_TIME: Duration = Duration::from_secs(40);
+
+/// How processes are started: this same binary again, with the stack's settings.
+pub(super) struct Launcher {
+    pub(super) settings: Vec<(&'static str, String)>,
+    pub(super) logs: PathBuf,
+}
+
+impl Launcher {
+    fn command(&self, word: &str, args: &[&str]) -> anyhow::Result<Command> {
+        let program = std::env::current_exe().context("this program does not know its own path")?;
+        let mut command = Command::new(program);
+        command.arg(word).args(args).stdin(Stdio::null()).kill_on_drop(true);
+        // The user's own account must not be touched, nor waited for.
+        command.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN").env("AWS_EC2_METADATA_DISABLED", "true");
+        command.env("AWS_CONFIG_FILE", "/dev/null").env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
+        command.envs(self.settings.iter().map(|(name, value)| (*name, value.as_str())));
+        Ok(command)
+    }
+
+    /// Runs a command of `punctual` to its end.
+    pub(super) async fn punctual(&self, args: &[&str]) -> anyhow::Result<()> {
+        let output = self.command(crate::multicall::SCHEDULER, args)?.output().await?;
+        if !output.status.success() {
+            bail!("`punctual {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
+    /// Starts a process that goes on.
+    pub(super) fn start(&self, name: &str, word: &str, args: &[&str]) -> anyhow::Result<Process> {
+        let log = self.logs.join(format!("{name}.log"));
+        let child = self.command(word, args)?.stdout(Stdio::null()).stderr(File::create(&log)?).spawn()?;
+        Ok(Process { name: name.to_owned(), child, log, peak_rss_mb: 0.0 })
+    }
+}
+
+/// A running scheduler or worker.
+pub(super) struct Process {
+    pub(super) name: String,
+    child: Child,
+    log: PathBuf,
+    pub(super) peak_rss_mb: f64,
+}
+
+impl Process {
+    /// Notes the most memory it has held so far.
+    pub(super) fn measure(&mut self) {
+        let Some(pid) = self.child.id() else { return };
+        let peak = peak_rss_mb(Path::new(&format!("/proc/{pid}/status")));
+        self.peak_rss_mb = self.peak_rss_mb.max(peak.unwrap_or(0.0));
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
+        self.measure();
+        Ok(self.child.kill().await?)
+    }
+
+    /// Fails when it has ended by itself.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended by itself ({status}); its log is {}", self.name, self.log.display());
+        }
+        Ok(())
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub(super) async fn stop(&mut self) -> anyhow::Result<()> {
+        self.measure();
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid as i32));
+        let pid = pid.with_context(|| format!("{} ended by itself; its log is {}", self.name, self.log.display()))?;
+        kill_process(pid, Signal::TERM)?;
+        match tokio::time::timeout(STOP_TIME, self.child.wait()).await {
+            Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => Ok(()),
+            Ok(status) => bail!("{} did not stop in order: {status:?}; its log is {}", self.name, self.log.display()),
+            Err(_) => bail!("{} did not stop within {} s", self.name, STOP_TIME.as_secs()),
+        }
+    }
+}
+
+fn peak_rss_mb(status: &Path) -> Option<f64> {
+    let text = std::fs::read_to_string(status).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1_024.0)
+}
