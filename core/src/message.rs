@@ -101,14 +101,28 @@ pub struct DeadLetter {
     /// When the letter was written.
     #[serde(rename = "at_ms", with = "chrono::serde::ts_milliseconds")]
     pub at: DateTime<Utc>,
-    /// The message as it was received.
+    /// The message as it was received, cut if it is too long for a letter.
     pub body: String,
+    /// Length of the message as it was received.
+    pub body_bytes: usize,
 }
+
+/// The longest body that a letter carries: escaped as JSON it takes six times as much at worst, and a letter must fit into
+/// 256 KiB. Messages of ours are below 1 KiB.
+const LONGEST_LETTER_BODY_BYTES: usize = 40_000;
 
 impl DeadLetter {
     /// A letter of the present version.
     pub fn new(reason: String, run: Option<&RunId>, body: &str, now: DateTime<Utc>) -> Self {
-        DeadLetter { letter_v: 1, reason, run_id: run.map(RunId::to_string), at: now, body: body.to_owned() }
+        let cut = body.floor_char_boundary(LONGEST_LETTER_BODY_BYTES);
+        DeadLetter {
+            letter_v: 1,
+            reason,
+            run_id: run.map(RunId::to_string),
+            at: now,
+            body: body[..cut].to_owned(),
+            body_bytes: body.len(),
+        }
     }
 
     /// The body as sent.
@@ -148,6 +162,15 @@ mod tests {
             message().encode(),
             r#"{"v":1,"job_key":"bank/1","run_key":"1791171000","generation":7,"scheduled_at":1791171000,"due_at":1791171000,"first_enqueued_at_ms":1791171000000,"scheduler":"s1"}"#
         );
+    }
+
+    #[test]
+    fn a_foreign_body_of_any_size_fits_into_a_letter() {
+        let body = "\u{1}".repeat(250_000);
+        let letter = DeadLetter::new("unreadable".into(), None, &body, DateTime::UNIX_EPOCH);
+        assert!(letter.encode().len() < 256 * 1_024);
+        assert_eq!(letter.body_bytes, 250_000);
+        assert_eq!(DeadLetter::new(String::new(), None, "é", DateTime::UNIX_EPOCH).body, "é");
     }
 
     #[test]

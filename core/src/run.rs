@@ -8,8 +8,8 @@
 //! |---|---|
 //! | begin | none · void with `void_gen` ≤ the message's generation, its back-off over · retrying, back-off over, attempts left · running past its lease and grace (take-over) |
 //! | record | running with the recorder's token |
-//! | void | none · void (raises `void_gen`) · retrying → skipped; expired running → indeterminate; live running → look later |
-//! | skip | none · void with `void_gen` ≤ the message's generation · retrying (worker only) |
+//! | void | none · void (raises `void_gen`) · retrying → skipped; expired running → indeterminate; live running → look later; a run of the superseding generation → look later |
+//! | skip | none · void with `void_gen` ≤ the message's generation · by a worker also: retrying; expired running → indeterminate; live running → look later |
 //! | begin with no attempt left | → dead |
 
 mod transitions;
@@ -140,6 +140,11 @@ impl SkipReason {
     pub fn is_void(self) -> bool {
         matches!(self, SkipReason::Cancelled | SkipReason::Superseded)
     }
+
+    /// Whether it stops runs of its own generation too.
+    fn ends_all(self) -> bool {
+        self == SkipReason::Cancelled
+    }
 }
 
 /// One try of a run.
@@ -211,10 +216,9 @@ impl RunRow {
 
     /// Whether a repeat sent at `now` might reach a customer who has the message already, and a person must decide.
     pub fn needs_a_person(&self, gateway: &GatewayPolicy, now: DateTime<Utc>) -> bool {
-        self.attempts.iter().any(|a| {
-            let held = a.class.and_then(|c| gateway.when_unknown(c)) == Some(WhenUnknown::Hold);
-            held && !gateway.drops_repeat(a.started_at, now)
-        })
+        let held = |a: &Attempt| a.class.and_then(|c| gateway.when_unknown(c)) == Some(WhenUnknown::Hold);
+        let is_dropped = self.first_unknown_at().is_some_and(|first| gateway.drops_repeat(first, now));
+        self.attempts.iter().any(held) && !is_dropped
     }
 }
 
@@ -253,6 +257,8 @@ pub enum Event<'a> {
         reason: SkipReason,
         /// Who decided.
         by: SkippedBy,
+        /// How long a holder is given beyond its lease.
+        takeover_grace: Duration,
     },
 }
 
@@ -316,3 +322,6 @@ pub enum Transition {
 pub(crate) fn plus(at: DateTime<Utc>, by: Duration) -> DateTime<Utc> {
     TimeDelta::from_std(by).ok().and_then(|by| at.checked_add_signed(by)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,176 @@
 //! Tests over the whole of Punctual: what they share.
+//!
+//! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
+//! process that a fault crashes is started again, as an operator's platform would.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::clock::{Clock, TokioClock};
+use punctual_core::due::{Minute, Shards};
+use punctual_core::job::{JobKey, JobSpec};
+use punctual_core::lease::LeaseId;
+use punctual_core::memory::{FaultPlan, Faults, World};
+use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::ports::Ports;
+use punctual_core::priority::Priority;
+use punctual_core::process::process_id;
+use punctual_core::rate::share;
+use punctual_core::retry::{GatewayPolicy, RetryRule, WhenUnknown};
+use punctual_core::run::{RunId, RunKey};
+use punctual_core::schedule::Schedule;
+use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
+use punctual_scheduler::operations::{Created, create_job};
+use punctual_worker::service as worker;
+use punctual_worker::settings::WorkSettings;
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Changes the ports of a process, to take a guard away.
+pub type PortChange = Arc<dyn Fn(Ports) -> Ports + Send + Sync>;
+
+/// A world in memory and the processes in it.
+pub struct Town {
+    /// Store, queues and gateway.
+    pub world: World,
+    /// Virtual time, for all.
+    pub clock: Arc<dyn Clock>,
+    /// What goes wrong.
+    pub plan: FaultPlan,
+    /// Shards of the timetable.
+    pub shards: Shards,
+    /// Settings of all workers.
+    pub work: WorkSettings,
+    change: PortChange,
+    processes: JoinSet<()>,
+}
+
+/// The first instant of every test: a Monday.
+pub fn start_of_time() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_791_170_000, 0).expect("a valid instant")
+}
+
+/// Worker settings with the product's times, and a gateway that drops repeats for a day.
+pub fn work_settings() -> WorkSettings {
+    let s = Duration::from_secs;
+    WorkSettings {
+        slots: 20,
+        prefetch: 20,
+        rate: share(450, 1).expect("a worker's share of 450 is at least 1"),
+        gateway: GatewayPolicy {
+            dedupe_window: s(86_400),
+            on_unknown: WhenUnknown::Hold,
+            on_takeover: WhenUnknown::Retry,
+        },
+        attempt_timeout: s(10),
+        row_lease: s(15),
+        takeover_grace: s(30),
+        visibility: s(60),
+        heartbeat: s(20),
+        trust: s(50),
+        poll: s(5),
+        stop: s(25),
+    }
+}
+
+/// A reminder for job `id`.
+pub fn reminder(id: &str, schedule: &str) -> JobSpec {
+    JobSpec {
+        key: JobKey::new("bank", id).expect("a valid id"),
+        name: None,
+        schedule: Schedule::parse(schedule, start_of_time()).expect("a valid schedule"),
+        priority: Priority::Normal,
+        handler: Handler::Sms,
+        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        retry: RetryRule::default(),
+        start_within_s: None,
+    }
+}
+
+/// The run of job `id` at `scheduled_at`.
+pub fn run_of(id: &str, scheduled_at: DateTime<Utc>) -> RunId {
+    RunId { job_key: JobKey::new("bank", id).expect("a valid id"), run_key: RunKey::scheduled(scheduled_at) }
+}
+
+/// `seconds` after the start of time.
+pub fn at(seconds: i64) -> DateTime<Utc> {
+    start_of_time() + TimeDelta::seconds(seconds)
+}
+
+impl Town {
+    /// An empty town in which nothing goes wrong. Needs paused time.
+    pub async fn new(shards: Shards) -> Self {
+        Self::with(shards, FaultPlan::default(), Arc::new(|ports| ports)).await
+    }
+
+    /// An empty town with faults, whose processes get changed ports.
+    pub async fn with(shards: Shards, plan: FaultPlan, change: PortChange) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(TokioClock::new(start_of_time()));
+        let world = World::new(clock.clone());
+        let ports = world.ports();
+        ports.control.init_shards(shards).await.expect("memory does not fail");
+        for shard in shards.all() {
+            ports.leases.init(&LeaseId::Shard(shard), Minute::of(at(0))).await.expect("memory does not fail");
+        }
+        Town { world, clock, plan, shards, work: work_settings(), change, processes: JoinSet::new() }
+    }
+
+    /// Makes a job.
+    pub async fn add(&self, spec: JobSpec) {
+        let ports = self.world.ports();
+        let created = create_job(&*ports.jobs, &*self.clock, &self.shards, spec, "test").await;
+        assert!(matches!(created, Ok(Created::New(_))), "{created:?}");
+    }
+
+    /// Starts a scheduler that is started again when it crashes.
+    pub fn start_scheduler(&mut self, name: &str) {
+        let (clock, shards) = (self.clock.clone(), self.shards);
+        self.supervise(name, move |ports, _, id| {
+            scheduler::run(ports, clock.clone(), shards, DispatchSettings::default(), id, pending())
+        });
+    }
+
+    /// Starts a worker that is started again when it crashes.
+    pub fn start_worker(&mut self, name: &str) {
+        let (clock, settings) = (self.clock.clone(), self.work.clone());
+        self.supervise(name, move |ports, gateway, id| {
+            worker::run(ports, gateway, clock.clone(), settings.clone(), id, pending())
+        });
+    }
+
+    fn supervise<F, R>(&mut self, name: &str, service: F)
+    where
+        F: Fn(Ports, Arc<dyn punctual_core::ports::Gateway>, String) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let (world, plan, change, name) = (self.world.clone(), self.plan.clone(), self.change.clone(), name.to_owned());
+        self.processes.spawn(async move {
+            loop {
+                let faults = Faults::new(&plan, &name);
+                let ports = change(faults.wrap(world.ports()));
+                let gateway = faults.wrap_gateway(world.gateway());
+                tokio::select! {
+                    () = service(ports, gateway, process_id(&name)) => return,
+                    () = faults.crashed() => {}
+                }
+            }
+        });
+    }
+
+    /// Ends all processes, as a power cut would.
+    pub async fn stop(&mut self) {
+        self.processes.shutdown().await;
+    }
+
+    /// Lets virtual time pass until something holds, or `seconds` have gone by; says whether it holds.
+    pub async fn until(&self, seconds: u64, holds: impl Fn(&World) -> bool) -> bool {
+        let give_up_at = self.clock.monotonic() + Duration::from_secs(seconds);
+        while !holds(&self.world) {
+            if self.clock.monotonic() >= give_up_at {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        true
+    }
+}

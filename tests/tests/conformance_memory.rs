@@ -8,7 +8,7 @@ use punctual_core::ports::Ports;
 use std::sync::Arc;
 
 fn start() -> DateTime<Utc> {
-    DateTime::from_timestamp(1_796_441_400, 0).unwrap()
+    DateTime::from_timestamp(1_796_441_400, 0).expect("the instant is in range")
 }
 
 fn world() -> World {
@@ -64,15 +64,15 @@ mod world {
 
     async fn send(world: &World, bodies: &[&str]) {
         let bodies: Vec<String> = bodies.iter().map(|body| (*body).to_owned()).collect();
-        world.ports().queue.send(Priority::Urgent, &bodies).await.unwrap();
+        world.ports().queue.send(Priority::Urgent, &bodies).await.expect("a batch can be sent");
     }
 
     async fn receive(world: &World, wait: Duration, visibility: Duration) -> Vec<Delivery> {
-        world.ports().queue.receive(Priority::Urgent, 10, wait, visibility).await.unwrap()
+        world.ports().queue.receive(Priority::Urgent, 10, wait, visibility).await.expect("the queue can be read")
     }
 
     pub(super) fn request(to: &str) -> SmsRequest {
-        let job_key = punctual_core::job::JobKey::new("bank", "c-1/bill").unwrap();
+        let job_key = punctual_core::job::JobKey::new("bank", "c-1/bill").expect("the key is well formed");
         let payload = punctual_core::payload::SmsPayload { to: to.into(), text: "Your bill is due".into() };
         SmsRequest { reference: RunId { job_key, run_key: RunKey::scheduled(start()) }, payload }
     }

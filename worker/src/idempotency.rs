@@ -35,6 +35,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> Result<Result<
         None => None,
     };
     let now = context.clock.now();
+    let takeover_grace = context.settings.takeover_grace;
     let event = match screen(message, job.as_ref(), row.as_ref(), now) {
         Screen::Run => {
             let Some(job) = job else { return Ok(Err(Step::Letter { reason: "its job does not exist".into() })) };
@@ -45,10 +46,8 @@ pub(crate) async fn look(context: &Context, message: &Message) -> Result<Result<
                 other => Err(refused(context, row.as_ref(), other)),
             });
         }
-        Screen::Void { void_gen, reason } => {
-            Event::Void { void_gen, reason, takeover_grace: context.settings.takeover_grace }
-        }
-        Screen::Skip(reason) => Event::Skip { reason, by: SkippedBy::Worker },
+        Screen::Void { void_gen, reason } => Event::Void { void_gen, reason, takeover_grace },
+        Screen::Skip(reason) => Event::Skip { reason, by: SkippedBy::Worker, takeover_grace },
         Screen::PutBack { wait, why } => {
             context.metrics.put_back(why);
             return Ok(Err(Step::PutBack { wait, why: why.as_str().into() }));

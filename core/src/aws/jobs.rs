@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// The most keys that one BatchGetItem takes.
@@ -92,6 +92,8 @@ impl JobStore for DynamoJobs {
     }
 
     async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        // BatchGetItem refuses a key that is named twice.
+        let keys: Vec<JobKey> = keys.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
         let reads: Vec<_> = keys.chunks(KEYS_PER_READ).map(|chunk| self.read_some(chunk)).collect();
         let items: Vec<Vec<Item>> = stream::iter(reads).buffered(READS_IN_FLIGHT).try_collect().await?;
         let keyed = items.into_iter().flatten().filter_map(|item| Some((key_of(&item)?, from_item(item))));

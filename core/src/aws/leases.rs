@@ -131,17 +131,20 @@ impl LeaseStore for DynamoLeases {
     }
 
     async fn remove(&self, observed: &Lease) -> PortResult<()> {
-        let Some(owner) = &observed.owner else { return Ok(()) };
         let delete = self
             .client
             .delete_item()
             .table_name(&self.table)
             .key("lease_id", text(&observed.id.to_string()))
-            .condition_expression("#owner = :owner AND #counter = :counter")
             .expression_attribute_names("#owner", "owner")
             .expression_attribute_names("#counter", "counter")
-            .expression_attribute_values(":owner", text(owner))
             .expression_attribute_values(":counter", number(observed.counter));
+        let delete = match &observed.owner {
+            None => delete.condition_expression("attribute_not_exists(#owner) AND #counter = :counter"),
+            Some(owner) => delete
+                .condition_expression("#owner = :owner AND #counter = :counter")
+                .expression_attribute_values(":owner", text(owner)),
+        };
         match delete.send().await {
             Ok(_) => Ok(()),
             Err(e) if e.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => Ok(()),

@@ -4,9 +4,11 @@ use super::client::long_poll_timeouts;
 use super::error::{entry_error, port_error};
 use super::{Aws, Names};
 use crate::error::PortError;
-use crate::lease::LONGEST_HOLD;
 use crate::message::DeadLetter;
-use crate::ports::{BATCH, Delivery, LONGEST_BODY_BYTES, PortResult, QueueDepth, RunQueue, SendResult};
+use crate::ports::{
+    BATCH, Delivery, LONGEST_WAIT, PortResult, QueueDepth, RunQueue, SendResult, check_batch, check_body,
+    check_visibility,
+};
 use crate::priority::Priority;
 use async_trait::async_trait;
 use aws_sdk_sqs::types::{
@@ -15,9 +17,6 @@ use aws_sdk_sqs::types::{
 };
 use std::time::Duration;
 use tokio::sync::OnceCell;
-
-/// SQS waits at most this long for a message.
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 pub(super) struct SqsQueue {
     client: aws_sdk_sqs::Client,
@@ -64,8 +63,8 @@ impl SqsQueue {
 impl RunQueue for SqsQueue {
     async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
         let name = self.names.queue(priority);
-        check_batch(&name, bodies.len())?;
-        let mut results: Vec<SendResult> = bodies.iter().map(|body| check_body(&name, body)).collect();
+        check_batch(bodies.len())?;
+        let mut results: Vec<SendResult> = bodies.iter().map(|body| check_body(body)).collect();
         let entries = bodies.iter().enumerate().filter(|(i, _)| results[*i].is_ok()).map(|(i, body)| {
             let entry = SendMessageBatchRequestEntry::builder().id(i.to_string()).message_body(body).build();
             entry.expect("id and body are given")
@@ -90,14 +89,14 @@ impl RunQueue for SqsQueue {
     ) -> PortResult<Vec<Delivery>> {
         let name = self.names.queue(priority);
         let wait = wait.min(LONGEST_WAIT);
-        check_visibility(&name, visibility)?;
+        check_visibility(visibility)?;
         let call = self
             .client
             .receive_message()
             .queue_url(self.url(priority).await?)
             .max_number_of_messages(max.clamp(1, BATCH) as i32)
             .wait_time_seconds(wait.as_secs() as i32)
-            .visibility_timeout(visibility.as_secs() as i32)
+            .visibility_timeout(whole_seconds(visibility))
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
             .customize()
             .config_override(aws_sdk_sqs::config::Builder::new().timeout_config(long_poll_timeouts(wait)));
@@ -117,14 +116,14 @@ impl RunQueue for SqsQueue {
 
     async fn extend(&self, priority: Priority, receipts: &[(String, Duration)]) -> PortResult<Vec<SendResult>> {
         let name = self.names.queue(priority);
-        check_batch(&name, receipts.len())?;
-        let mut results: Vec<SendResult> = receipts.iter().map(|(_, v)| check_visibility(&name, *v)).collect();
+        check_batch(receipts.len())?;
+        let mut results: Vec<SendResult> = receipts.iter().map(|(_, v)| check_visibility(*v)).collect();
         let entries =
             receipts.iter().enumerate().filter(|(i, _)| results[*i].is_ok()).map(|(i, (receipt, visibility))| {
                 ChangeMessageVisibilityBatchRequestEntry::builder()
                     .id(i.to_string())
                     .receipt_handle(receipt)
-                    .visibility_timeout(visibility.as_secs() as i32)
+                    .visibility_timeout(whole_seconds(*visibility))
                     .build()
                     .expect("id and receipt are given")
             });
@@ -142,7 +141,7 @@ impl RunQueue for SqsQueue {
 
     async fn delete(&self, priority: Priority, receipts: &[String]) -> PortResult<Vec<SendResult>> {
         let name = self.names.queue(priority);
-        check_batch(&name, receipts.len())?;
+        check_batch(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
@@ -196,29 +195,7 @@ fn settle(name: &str, results: &mut [SendResult], accepted: &[&str], failed: &[B
     }
 }
 
-fn check_batch(name: &str, entries: usize) -> PortResult<()> {
-    if entries > BATCH {
-        return Err(PortError::Permanent(format!("{name}: {entries} entries in one call: {BATCH} are allowed")));
-    }
-    Ok(())
-}
-
-fn check_body(name: &str, body: &str) -> SendResult {
-    if body.is_empty() || body.len() > LONGEST_BODY_BYTES {
-        return Err(PortError::Permanent(format!(
-            "{name}: a body of {} bytes: 1 to {LONGEST_BODY_BYTES} are allowed",
-            body.len()
-        )));
-    }
-    Ok(())
-}
-
-fn check_visibility(name: &str, visibility: Duration) -> SendResult {
-    if visibility > LONGEST_HOLD {
-        return Err(PortError::Permanent(format!(
-            "{name}: a visibility of {} s: 43200 are allowed",
-            visibility.as_secs()
-        )));
-    }
-    Ok(())
+/// SQS counts in seconds: a fraction is rounded up, so that nothing is shown before its time.
+fn whole_seconds(time: Duration) -> i32 {
+    (time.as_secs() + u64::from(time.subsec_nanos() > 0)) as i32
 }

@@ -10,7 +10,10 @@ mod store;
 
 pub use gateway::{Gateway, SmsRequest};
 pub use leases::{Claim, LeaseStore};
-pub use queue::{BATCH, Delivery, LONGEST_BODY_BYTES, QueueDepth, RunQueue, SendResult};
+pub use queue::{
+    BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch, check_body,
+    check_visibility,
+};
 pub use store::{
     Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, PageToken, Put,
     Replace, RunStore,

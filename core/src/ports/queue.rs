@@ -2,10 +2,14 @@
 
 use super::PortResult;
 use crate::error::PortError;
+use crate::lease::LONGEST_HOLD;
 use crate::message::DeadLetter;
 use crate::priority::Priority;
 use async_trait::async_trait;
 use std::time::Duration;
+
+/// The longest time for which one receive waits.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// The most messages that one call sends, receives, extends or deletes.
 pub const BATCH: usize = 10;
@@ -19,7 +23,7 @@ pub trait RunQueue: Send + Sync {
     /// Sends up to ten bodies; the answer has one result per body, in order.
     async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>>;
 
-    /// Takes up to `max` (at most ten) messages, waiting up to `wait` for the first. Each stays invisible to others for
+    /// Takes up to `max` messages (ten if it is more), waiting up to `wait` (20 s if it is more) for the first. Each stays invisible to others for
     /// `visibility`.
     async fn receive(
         &self,
@@ -40,6 +44,51 @@ pub trait RunQueue: Send + Sync {
 
     /// How many messages wait, roughly.
     async fn depth(&self, priority: Priority) -> PortResult<QueueDepth>;
+}
+
+/// What SQS takes as a body: length, and the characters of its API reference.
+///
+/// # Errors
+/// Permanent; names the limit that is broken, never the body.
+pub fn check_body(body: &str) -> SendResult {
+    if body.is_empty() || body.len() > LONGEST_BODY_BYTES {
+        return Err(PortError::Permanent(format!(
+            "a body of {} bytes cannot be sent: 1-{LONGEST_BODY_BYTES} are allowed",
+            body.len()
+        )));
+    }
+    // `char` rules out the surrogates.
+    let taken = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
+    match body.chars().find(|c| !taken(*c)) {
+        Some(c) => Err(PortError::Permanent(format!("a body cannot hold the character {}", c.escape_unicode()))),
+        None => Ok(()),
+    }
+}
+
+/// How many entries SQS takes in one call.
+///
+/// # Errors
+/// Permanent; names the limit.
+pub fn check_batch(entries: usize) -> SendResult {
+    if entries > BATCH {
+        return Err(PortError::Permanent(format!("{entries} entries in one call: at most {BATCH} are allowed")));
+    }
+    Ok(())
+}
+
+/// For how long SQS hides a message.
+///
+/// # Errors
+/// Permanent; names the limit.
+pub fn check_visibility(visibility: Duration) -> SendResult {
+    if visibility > LONGEST_HOLD {
+        return Err(PortError::Permanent(format!(
+            "a visibility of {} s is too long: {} s are allowed",
+            visibility.as_secs(),
+            LONGEST_HOLD.as_secs()
+        )));
+    }
+    Ok(())
 }
 
 /// What came of one entry of a batch.

@@ -22,7 +22,7 @@ pub fn apply(
         Event::Begin(begin) => self::begin(row, new, facts, begin, now),
         Event::Record(record) => self::record(row, new, record, now),
         Event::Void { void_gen, reason, takeover_grace } => void(row, new, *void_gen, *reason, *takeover_grace, now),
-        Event::Skip { reason, by } => skip(row, new, facts, *reason, *by, now),
+        Event::Skip { reason, by, takeover_grace } => skip(row, new, facts, (*reason, *by), *takeover_grace, now),
     }
 }
 
@@ -66,6 +66,8 @@ fn begin(row: Option<&RunRow>, mut new: RunRow, facts: &RunFacts, begin: &Begin<
         if let Some(at) = old.not_before.filter(|at| now < *at) {
             return Transition::LookLater { at };
         }
+        new.void_gen = None;
+        new.reason = None;
         if new.needs_a_person(&begin.gateway, now) {
             return end(new, RunStatus::Indeterminate, now);
         }
@@ -79,8 +81,6 @@ fn begin(row: Option<&RunRow>, mut new: RunRow, facts: &RunFacts, begin: &Begin<
     new.lease_until = Some(plus(now, begin.lease));
     new.not_before = None;
     new.generation = new.generation.max(facts.generation);
-    new.void_gen = None;
-    new.reason = None;
     new.completed_at = None;
     new.started_at.get_or_insert(now);
     new.attempts.push(Attempt {
@@ -136,15 +136,13 @@ fn void(
     match row {
         None => {}
         Some(old) => match old.status {
-            RunStatus::Retrying => {}
-            RunStatus::Running => {
-                let free_at = takeover_at(old, grace);
-                if now < free_at {
-                    return Transition::LookLater { at: free_at };
-                }
-                close_attempt(&mut new, now, OutcomeClass::Lost, Some(WORKER_GONE));
-                return end(new, RunStatus::Indeterminate, now);
+            // Begun for the very change that voids this message: the run is that change's, and goes on.
+            RunStatus::Running | RunStatus::Retrying if !reason.ends_all() && old.generation >= void_gen => {
+                let busy_until = old.not_before.max(old.lease_until).unwrap_or(now).max(now);
+                return Transition::LookLater { at: plus(busy_until, grace) };
             }
+            RunStatus::Retrying => {}
+            RunStatus::Running => return end_running(old, new, grace, now),
             RunStatus::Skipped if old.reason.is_some_and(SkipReason::is_void) => {
                 if old.void_gen >= Some(void_gen) {
                     return Transition::Refused(old.status);
@@ -163,8 +161,8 @@ fn skip(
     row: Option<&RunRow>,
     mut new: RunRow,
     facts: &RunFacts,
-    reason: SkipReason,
-    by: SkippedBy,
+    (reason, by): (SkipReason, SkippedBy),
+    grace: Duration,
     now: DateTime<Utc>,
 ) -> Transition {
     match row {
@@ -172,6 +170,7 @@ fn skip(
         Some(old) => match old.status {
             RunStatus::Skipped if is_void_up_to(old, facts.generation) => {}
             RunStatus::Retrying if by == SkippedBy::Worker => {}
+            RunStatus::Running if by == SkippedBy::Worker => return end_running(old, new, grace, now),
             status => return Transition::Refused(status),
         },
     }
@@ -179,6 +178,17 @@ fn skip(
     new.void_gen = None;
     new.reason = Some(reason);
     end(new, RunStatus::Skipped, now)
+}
+
+/// A run that is not to go on, although a worker began it: wait for that worker, or, when it is gone, say that nobody
+/// knows.
+fn end_running(old: &RunRow, mut new: RunRow, grace: Duration, now: DateTime<Utc>) -> Transition {
+    let free_at = takeover_at(old, grace);
+    if now < free_at {
+        return Transition::LookLater { at: free_at };
+    }
+    close_attempt(&mut new, now, OutcomeClass::Lost, Some(WORKER_GONE));
+    end(new, RunStatus::Indeterminate, now)
 }
 
 fn end(mut new: RunRow, status: RunStatus, now: DateTime<Utc>) -> Transition {

@@ -18,6 +18,7 @@ use punctual_core::process::random_token;
 use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, Transition, apply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Entries of one page that are worked on at the same time, in batches of ten.
@@ -185,7 +186,7 @@ impl Dispatcher {
     /// Writes a run's row as skipped. False when the row is open: its run must be enqueued, the worker decides.
     async fn skip(&self, message: &Message, reason: SkipReason) -> Result<bool, PortError> {
         let token = random_token();
-        let event = Event::Skip { reason, by: SkippedBy::Dispatch };
+        let event = Event::Skip { reason, by: SkippedBy::Dispatch, takeover_grace: Duration::ZERO };
         let mut row = self.ports.runs.get(&message.run_id()).await?;
         loop {
             match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {

@@ -1,0 +1,252 @@
+//! The ports with faults. Every call owns its arguments, so that it can land after its caller is gone.
+
+use super::{Fault, Faults, outcome_of};
+use crate::due::{DueBucket, Minute, Shards};
+use crate::error::PortError;
+use crate::job::{Advanced, Job, JobKey};
+use crate::lease::{Lease, LeaseId};
+use crate::message::DeadLetter;
+use crate::ports::{
+    Advance, AdvanceFrom, Claim, Control, Create, Delivery, DueIndex, DuePage, Gateway, JobPage, JobRead, JobStore,
+    LeaseStore, PageToken, PortResult, Put, QueueDepth, Replace, RunQueue, RunStore, SendResult, SmsRequest,
+};
+use crate::priority::Priority;
+use crate::retry::Outcome;
+use crate::run::{RunId, RunRow};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A port of one process.
+pub(super) struct Faulty<P: ?Sized> {
+    port: Arc<P>,
+    faults: Faults,
+}
+
+impl<P: ?Sized> Faulty<P> {
+    pub(super) fn new(port: Arc<P>, faults: &Faults) -> Self {
+        Faulty { port, faults: faults.clone() }
+    }
+}
+
+#[async_trait]
+impl JobStore for Faulty<dyn JobStore> {
+    async fn create(&self, job: &Job) -> PortResult<Create> {
+        let (port, job) = (self.port.clone(), job.clone());
+        self.faults.call("jobs.create", async move { port.create(&job).await }).await
+    }
+
+    async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        let (port, keys) = (self.port.clone(), keys.to_vec());
+        self.faults.call("jobs.get_many", async move { port.get_many(&keys).await }).await
+    }
+
+    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
+        let (port, job) = (self.port.clone(), job.clone());
+        self.faults.call("jobs.replace", async move { port.replace(&job, if_version).await }).await
+    }
+
+    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
+        let (port, key, from, to) = (self.port.clone(), key.clone(), *from, to.clone());
+        self.faults.call("jobs.advance", async move { port.advance(&key, &from, &to).await }).await
+    }
+
+    async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
+        let (port, key) = (self.port.clone(), key.clone());
+        self.faults.call("jobs.unindex", async move { port.unindex(&key, bucket).await }).await
+    }
+
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
+        let (port, key, error) = (self.port.clone(), key.clone(), error.to_owned());
+        self.faults.call("jobs.quarantine", async move { port.quarantine(&key, bucket, &error).await }).await
+    }
+
+    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let (port, tenant) = (self.port.clone(), tenant.to_owned());
+        self.faults.call("jobs.list", async move { port.list(&tenant, after, limit).await }).await
+    }
+}
+
+#[async_trait]
+impl DueIndex for Faulty<dyn DueIndex> {
+    async fn page(
+        &self,
+        bucket: DueBucket,
+        until: DateTime<Utc>,
+        after: Option<PageToken>,
+        limit: usize,
+    ) -> PortResult<DuePage> {
+        let port = self.port.clone();
+        self.faults.call("due.page", async move { port.page(bucket, until, after, limit).await }).await
+    }
+}
+
+#[async_trait]
+impl RunStore for Faulty<dyn RunStore> {
+    async fn get(&self, id: &RunId) -> PortResult<Option<RunRow>> {
+        let (port, id) = (self.port.clone(), id.clone());
+        self.faults.call("runs.get", async move { port.get(&id).await }).await
+    }
+
+    async fn put(&self, row: &RunRow) -> PortResult<Put> {
+        let (port, row) = (self.port.clone(), row.clone());
+        self.faults.call("runs.put", async move { port.put(&row).await }).await
+    }
+
+    async fn list(&self, key: &JobKey, limit: usize) -> PortResult<Vec<RunRow>> {
+        let (port, key) = (self.port.clone(), key.clone());
+        self.faults.call("runs.list", async move { port.list(&key, limit).await }).await
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Faulty<dyn LeaseStore> {
+    async fn list(&self) -> PortResult<Vec<Lease>> {
+        let port = self.port.clone();
+        self.faults.call("leases.list", async move { port.list().await }).await
+    }
+
+    async fn init(&self, id: &LeaseId, cursor: Minute) -> PortResult<()> {
+        let (port, id) = (self.port.clone(), id.clone());
+        self.faults.call("leases.init", async move { port.init(&id, cursor).await }).await
+    }
+
+    async fn take(&self, id: &LeaseId, observed: Option<&Lease>, owner: &str) -> PortResult<Claim> {
+        let (port, id, observed, owner) = (self.port.clone(), id.clone(), observed.cloned(), owner.to_owned());
+        self.faults.call("leases.take", async move { port.take(&id, observed.as_ref(), &owner).await }).await
+    }
+
+    async fn renew(&self, id: &LeaseId, owner: &str, counter: u64, cursor: Option<Minute>) -> PortResult<Claim> {
+        let (port, id, owner) = (self.port.clone(), id.clone(), owner.to_owned());
+        self.faults.call("leases.renew", async move { port.renew(&id, &owner, counter, cursor).await }).await
+    }
+
+    async fn release(&self, id: &LeaseId, owner: &str, counter: u64, cursor: Option<Minute>) -> PortResult<()> {
+        let (port, id, owner) = (self.port.clone(), id.clone(), owner.to_owned());
+        self.faults.call("leases.release", async move { port.release(&id, &owner, counter, cursor).await }).await
+    }
+
+    async fn remove(&self, observed: &Lease) -> PortResult<()> {
+        let (port, observed) = (self.port.clone(), observed.clone());
+        self.faults.call("leases.remove", async move { port.remove(&observed).await }).await
+    }
+}
+
+#[async_trait]
+impl Control for Faulty<dyn Control> {
+    async fn shards(&self) -> PortResult<Option<Shards>> {
+        let port = self.port.clone();
+        self.faults.call("control.shards", async move { port.shards().await }).await
+    }
+
+    async fn init_shards(&self, shards: Shards) -> PortResult<Shards> {
+        let port = self.port.clone();
+        self.faults.call("control.init_shards", async move { port.init_shards(shards).await }).await
+    }
+}
+
+#[async_trait]
+impl RunQueue for Faulty<dyn RunQueue> {
+    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
+        let (port, bodies) = (self.port.clone(), bodies.to_vec());
+        let fault = self.faults.pass("queue.send").await;
+        let sends = if fault == Some(Fault::Duplicate) { 2 } else { 1 };
+        let fail_some = fault == Some(Fault::FailSome);
+        let effect = async move {
+            let mut results = Vec::new();
+            for _ in 0..sends {
+                results = match fail_some {
+                    true => merge(bodies.len(), port.send(priority, &spared(&bodies)).await?),
+                    false => port.send(priority, &bodies).await?,
+                };
+            }
+            Ok(results)
+        };
+        self.faults.perform("queue.send", fault, effect).await
+    }
+
+    async fn receive(
+        &self,
+        priority: Priority,
+        max: usize,
+        wait: Duration,
+        visibility: Duration,
+    ) -> PortResult<Vec<Delivery>> {
+        let port = self.port.clone();
+        let fault = self.faults.pass("queue.receive").await;
+        let again = fault == Some(Fault::Duplicate);
+        let effect = async move {
+            let deliveries = port.receive(priority, max, wait, visibility).await?;
+            if again && !deliveries.is_empty() {
+                // Visible to others at once, while this receiver believes that it holds them.
+                let receipts: Vec<_> = deliveries.iter().map(|d| (d.receipt.clone(), Duration::ZERO)).collect();
+                port.extend(priority, &receipts).await?;
+            }
+            Ok(deliveries)
+        };
+        self.faults.perform("queue.receive", fault, effect).await
+    }
+
+    async fn extend(&self, priority: Priority, receipts: &[(String, Duration)]) -> PortResult<Vec<SendResult>> {
+        let (port, receipts) = (self.port.clone(), receipts.to_vec());
+        let fault = self.faults.pass("queue.extend").await;
+        let fail_some = fault == Some(Fault::FailSome);
+        let effect = async move {
+            match fail_some {
+                true => Ok(merge(receipts.len(), port.extend(priority, &spared(&receipts)).await?)),
+                false => port.extend(priority, &receipts).await,
+            }
+        };
+        self.faults.perform("queue.extend", fault, effect).await
+    }
+
+    async fn delete(&self, priority: Priority, receipts: &[String]) -> PortResult<Vec<SendResult>> {
+        let (port, receipts) = (self.port.clone(), receipts.to_vec());
+        let fault = self.faults.pass("queue.delete").await;
+        let fail_some = fault == Some(Fault::FailSome);
+        let effect = async move {
+            match fail_some {
+                true => Ok(merge(receipts.len(), port.delete(priority, &spared(&receipts)).await?)),
+                false => port.delete(priority, &receipts).await,
+            }
+        };
+        self.faults.perform("queue.delete", fault, effect).await
+    }
+
+    async fn send_dead_letter(&self, letter: &DeadLetter) -> PortResult<()> {
+        let (port, letter) = (self.port.clone(), letter.clone());
+        self.faults.call("queue.send_dead_letter", async move { port.send_dead_letter(&letter).await }).await
+    }
+
+    async fn depth(&self, priority: Priority) -> PortResult<QueueDepth> {
+        let port = self.port.clone();
+        self.faults.call("queue.depth", async move { port.depth(priority).await }).await
+    }
+}
+
+/// The entries of a batch that [`Fault::FailSome`] lets through: the second, the fourth, and so on.
+fn spared<T: Clone>(entries: &[T]) -> Vec<T> {
+    entries.iter().skip(1).step_by(2).cloned().collect()
+}
+
+/// The results of a whole batch of which only the spared entries went through.
+fn merge(entries: usize, spared: Vec<SendResult>) -> Vec<SendResult> {
+    let mut spared = spared.into_iter();
+    let refused = || Err(PortError::Temporary("injected: this entry was refused".into()));
+    (0..entries)
+        .map(|n| match n % 2 {
+            0 => refused(),
+            _ => spared.next().unwrap_or_else(refused),
+        })
+        .collect()
+}
+
+#[async_trait]
+impl Gateway for Faulty<dyn Gateway> {
+    async fn send(&self, request: &SmsRequest) -> Outcome {
+        let (port, request) = (self.port.clone(), request.clone());
+        self.faults.call("gateway.send", async move { Ok(port.send(&request).await) }).await.unwrap_or_else(outcome_of)
+    }
+}

@@ -1,0 +1,248 @@
+//! Jobs and the due index in memory.
+
+use super::inspect::Effect;
+use super::{World, to_ms};
+use crate::due::DueBucket;
+use crate::error::PortError;
+use crate::job::{Advanced, Job, JobKey, JobState};
+use crate::ports::{
+    Advance, AdvanceFrom, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, PageToken, PortResult,
+    Replace,
+};
+use crate::schedule::whole_second;
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    pub(super) records: BTreeMap<JobKey, Record>,
+    index: BTreeMap<DueBucket, BTreeMap<Place, Shown>>,
+    pub(super) lag: Duration,
+}
+
+/// A job, and what its item has besides.
+#[derive(Clone)]
+pub(super) struct Record {
+    pub(super) job: Job,
+    pub(super) expires_at: Option<DateTime<Utc>>,
+    pub(super) unreadable: Option<String>,
+}
+
+/// Where in its bucket an entry sits.
+type Place = (DateTime<Utc>, JobKey);
+
+/// From when until when (by the world's monotonic clock) the index shows an entry.
+struct Shown {
+    from: Duration,
+    until: Option<Duration>,
+}
+
+impl Record {
+    pub(super) fn read(&self) -> JobRead {
+        match &self.unreadable {
+            Some(why) => JobRead::Unreadable(why.clone()),
+            None => JobRead::Job(Box::new(self.job.clone())),
+        }
+    }
+
+    // The index is sparse: it has what has both of its keys, whatever the state.
+    fn place(&self) -> Option<(DueBucket, Place)> {
+        Some((self.job.due_bucket?, (self.job.next_due_at?, self.job.spec.key.clone())))
+    }
+}
+
+impl Jobs {
+    fn store(&mut self, job: Job, expires_at: Option<DateTime<Utc>>, now: Duration) {
+        let record = Record { job: as_kept(job), expires_at, unreadable: None };
+        self.put(record, now);
+    }
+
+    fn put(&mut self, record: Record, now: Duration) {
+        let key = record.job.spec.key.clone();
+        let place = record.place();
+        let left = self.records.insert(key, record).and_then(|old| old.place());
+        self.moved(left, place, now);
+    }
+
+    pub(super) fn remove(&mut self, key: &JobKey, now: Duration) {
+        let left = self.records.remove(key).and_then(|old| old.place());
+        self.moved(left, None, now);
+    }
+
+    fn moved(&mut self, from: Option<(DueBucket, Place)>, to: Option<(DueBucket, Place)>, now: Duration) {
+        if from == to {
+            return;
+        }
+        let change_at = now + self.lag;
+        if let Some((bucket, place)) = from {
+            if let Some(shown) = self.index.get_mut(&bucket).and_then(|entries| entries.get_mut(&place)) {
+                shown.until = Some(change_at);
+            }
+            self.purge(bucket, now);
+        }
+        if let Some((bucket, place)) = to {
+            self.index.entry(bucket).or_default().insert(place, Shown { from: change_at, until: None });
+        }
+    }
+
+    fn purge(&mut self, bucket: DueBucket, now: Duration) {
+        if let Some(entries) = self.index.get_mut(&bucket) {
+            entries.retain(|_, shown| shown.until.is_none_or(|until| now < until));
+            if entries.is_empty() {
+                self.index.remove(&bucket);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl JobStore for World {
+    async fn create(&self, job: &Job) -> PortResult<Create> {
+        let now = self.monotonic();
+        let mut state = self.state();
+        match state.jobs.records.get(&job.spec.key) {
+            Some(record) if record.job.edit_token == job.edit_token => Ok(Create::Created),
+            Some(record) => Ok(Create::Exists(Box::new(record.read()))),
+            None => {
+                state.jobs.store(job.clone(), None, now);
+                Ok(Create::Created)
+            }
+        }
+    }
+
+    async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        let state = self.state();
+        Ok(keys.iter().filter_map(|key| Some((key.clone(), state.jobs.records.get(key)?.read()))).collect())
+    }
+
+    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
+        let now = self.monotonic();
+        let mut state = self.state();
+        match state.jobs.records.get(&job.spec.key) {
+            Some(record) if record.job.edit_token == job.edit_token => Ok(Replace::Replaced),
+            Some(record) if record.job.version == if_version => {
+                state.jobs.store(job.clone(), None, now);
+                Ok(Replace::Replaced)
+            }
+            _ => Ok(Replace::Changed),
+        }
+    }
+
+    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
+        let (at, now) = (self.now(), self.monotonic());
+        let mut state = self.state();
+        let stands = |job: &Job| {
+            job.state == JobState::Active
+                && job.version == from.version
+                && job.next_scheduled_at == Some(whole_second(from.next_scheduled_at))
+        };
+        let Some(mut record) = state.jobs.records.get(key).filter(|record| stands(&record.job)).cloned() else {
+            return Ok(Advance::Changed);
+        };
+        record.job.advance(to);
+        record.job = as_kept(record.job);
+        record.expires_at = to.expires_at;
+        state.jobs.put(record, now);
+        let to = to.next.map(|next| next.scheduled_at);
+        state.record(at, Effect::Advanced { key: key.clone(), from: from.next_scheduled_at, to });
+        Ok(Advance::Advanced)
+    }
+
+    async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
+        self.change_in(key, bucket, |job| {
+            if job.state != JobState::Active {
+                job.due_bucket = None;
+            }
+        });
+        Ok(())
+    }
+
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
+        self.change_in(key, bucket, |job| {
+            job.state = JobState::Quarantined;
+            job.error = Some(error.to_owned());
+            job.due_bucket = None;
+        });
+        Ok(())
+    }
+
+    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let state = self.state();
+        let after = after.map(|token| JobKey::try_from(token.0)).transpose().map_err(not_a_token)?;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let of_tenant = state.jobs.records.range((start, Bound::Unbounded)).filter(|(key, _)| key.tenant() == tenant);
+        let jobs: BTreeMap<JobKey, JobRead> =
+            of_tenant.take(limit).map(|(key, record)| (key.clone(), record.read())).collect();
+        // As DynamoDB does: a full page has a successor, even if that turns out empty.
+        let last = jobs.last_key_value().filter(|_| jobs.len() == limit);
+        Ok(JobPage { next: last.map(|(key, _)| PageToken(key.to_string())), jobs })
+    }
+}
+
+impl World {
+    fn change_in(&self, key: &JobKey, bucket: DueBucket, change: impl FnOnce(&mut Job)) {
+        let now = self.monotonic();
+        let mut state = self.state();
+        let sits = |record: &&Record| record.job.due_bucket == Some(bucket);
+        if let Some(mut record) = state.jobs.records.get(key).filter(sits).cloned() {
+            change(&mut record.job);
+            state.jobs.put(record, now);
+        }
+    }
+}
+
+#[async_trait]
+impl DueIndex for World {
+    async fn page(
+        &self,
+        bucket: DueBucket,
+        until: DateTime<Utc>,
+        after: Option<PageToken>,
+        limit: usize,
+    ) -> PortResult<DuePage> {
+        let now = self.monotonic();
+        let mut state = self.state();
+        state.jobs.purge(bucket, now);
+        let after = after.map(|token| place_of(&token)).transpose().map_err(not_a_token)?;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries: Vec<DueEntry> = state
+            .jobs
+            .index
+            .get(&bucket)
+            .into_iter()
+            .flat_map(|entries| entries.range((start.clone(), Bound::Unbounded)))
+            .take_while(|((due_at, _), _)| *due_at <= until)
+            .filter(|(_, shown)| shown.from <= now)
+            .take(limit)
+            .map(|((due_at, key), _)| DueEntry { key: key.clone(), due_at: *due_at })
+            .collect();
+        let last = entries.last().filter(|_| entries.len() == limit);
+        Ok(DuePage { next: last.map(token_of), entries })
+    }
+}
+
+fn token_of(entry: &DueEntry) -> PageToken {
+    PageToken(format!("{}|{}", entry.due_at.timestamp_millis(), entry.key))
+}
+
+fn place_of(token: &PageToken) -> Result<Place, String> {
+    let place = token.0.split_once('|').and_then(|(ms, key)| {
+        let due_at = DateTime::from_timestamp_millis(ms.parse().ok()?)?;
+        Some((due_at, JobKey::try_from(key.to_owned()).ok()?))
+    });
+    place.ok_or_else(|| "the token is of another listing".to_owned())
+}
+
+fn not_a_token(why: String) -> PortError {
+    PortError::Permanent(format!("not a page token: {why}"))
+}
+
+fn as_kept(mut job: Job) -> Job {
+    job.next_scheduled_at = job.next_scheduled_at.map(whole_second);
+    job.next_due_at = job.next_due_at.map(whole_second);
+    job.created_at = to_ms(job.created_at);
+    job
+}
