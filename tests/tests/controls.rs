@@ -4,10 +4,10 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_core::due::{DueBucket, Shards};
-use punctual_core::job::{Advanced, Job, JobKey};
+use punctual_core::job::{Job, JobKey};
 use punctual_core::memory::{Fault, FaultPlan, Point, World};
 use punctual_core::ports::{
-    Advance, AdvanceFrom, Create, JobPage, JobRead, JobStore, PageToken, PortResult, Put, Replace, RunStore,
+    Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, RunStore,
 };
 use punctual_core::run::{RunId, RunRow};
 use punctual_core::schedule::Schedule;
@@ -82,18 +82,19 @@ impl JobStore for Unconditional {
     async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
         self.0.replace(job, if_version).await
     }
-    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
         // Lets the delay of the real call pass first.
-        let done = self.0.advance(key, from, to).await?;
-        if done == Advance::Changed
-            && let Some(JobRead::Job(mut job)) = self.0.get_many(std::slice::from_ref(key)).await?.remove(key)
-        {
-            job.advance(to);
-            let version = job.version;
-            job.edit_token = "written over".into();
-            self.0.replace(&job, version).await?;
+        let done = self.0.advance_many(moves).await?;
+        for (one, _) in moves.iter().zip(done).filter(|(_, done)| *done == Ok(Advance::Changed)) {
+            let keys = std::slice::from_ref(&one.key);
+            if let Some(JobRead::Job(mut job)) = self.0.get_many(keys).await?.remove(&one.key) {
+                job.advance(&one.to);
+                let version = job.version;
+                job.edit_token = "written over".into();
+                self.0.replace(&job, version).await?;
+            }
         }
-        Ok(Advance::Advanced)
+        Ok(vec![Ok(Advance::Advanced); moves.len()])
     }
     async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
         self.0.unindex(key, bucket).await

@@ -1,15 +1,19 @@
 //! Step 1: the jobs table.
 
 use super::Aws;
-use super::error::{met_by_put, met_by_update, port_error};
+use super::error::{met_by_put, met_by_update, port_error, without_quotes};
 use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item};
 use super::schema::TENANT_INDEX;
 use crate::due::DueBucket;
-use crate::job::{Advanced, Job, JobKey, JobState};
-use crate::ports::{Advance, AdvanceFrom, Create, JobPage, JobRead, JobStore, PageToken, PortResult, Replace};
+use crate::error::PortError;
+use crate::job::{Job, JobKey, JobState};
+use crate::ports::{ADVANCES, Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Replace};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse, KeysAndAttributes,
+    ReturnValuesOnConditionCheckFailure,
+};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -58,6 +62,59 @@ impl DynamoJobs {
             }
         }
         Ok(items)
+    }
+
+    /// One conditional update as PartiQL: 25 of them go in one request, each with its own condition and outcome.
+    fn advance_statement(&self, Move { key, from, to }: &Move) -> BatchStatementRequest {
+        let (change, mut values) = match to.next {
+            Some(next) => (
+                "SET next_scheduled_at = ? SET next_due_at = ? SET due_bucket = ?",
+                vec![
+                    number(next.scheduled_at.timestamp()),
+                    number(next.due_at.timestamp()),
+                    text(&next.bucket.to_string()),
+                ],
+            ),
+            None => (
+                "SET \"state\" = ? SET expires_at = ? REMOVE next_scheduled_at REMOVE next_due_at REMOVE due_bucket",
+                vec![text(to.state.as_str()), number(to.expires_at.map_or(i64::MAX, |at| at.timestamp()))],
+            ),
+        };
+        let place = "job_key = ? AND next_scheduled_at = ? AND version = ? AND \"state\" = ?";
+        values.extend([
+            text(key.as_str()),
+            number(from.next_scheduled_at.timestamp()),
+            number(from.version),
+            text(JobState::Active.as_str()),
+        ]);
+        BatchStatementRequest::builder()
+            .statement(format!("UPDATE \"{}\" {change} WHERE {place}", self.table))
+            .set_parameters(Some(values))
+            .build()
+            .expect("a statement is given")
+    }
+
+    fn advanced(&self, response: BatchStatementResponse) -> PortResult<Advance> {
+        use BatchStatementErrorCodeEnum as Code;
+        let Some(error) = response.error else { return Ok(Advance::Advanced) };
+        let detail = error.message.unwrap_or_default();
+        match error.code {
+            Some(Code::ConditionalCheckFailed) => Ok(Advance::Changed),
+            Some(Code::ThrottlingError | Code::ProvisionedThroughputExceeded | Code::RequestLimitExceeded) => {
+                Err(PortError::Throttled(format!("{} is throttled", self.table)))
+            }
+            Some(Code::InternalServerError | Code::TransactionConflict) => {
+                Err(PortError::Unknown(format!("{} failed on an advance: {}", self.table, without_quotes(&detail))))
+            }
+            code => {
+                let code = code.map_or_else(|| "an unnamed error".into(), |code| code.as_str().to_owned());
+                Err(PortError::Permanent(format!(
+                    "{} refused an advance: {code}: {}",
+                    self.table,
+                    without_quotes(&detail)
+                )))
+            }
+        }
     }
 
     /// A conditional update whose failed condition means that there is nothing to do.
@@ -119,31 +176,21 @@ impl JobStore for DynamoJobs {
         }
     }
 
-    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
-        let update = self
-            .update(key)
-            .condition_expression("next_scheduled_at = :this AND version = :version AND #state = :active")
-            .expression_attribute_values(":this", number(from.next_scheduled_at.timestamp()))
-            .expression_attribute_values(":version", number(from.version))
-            .expression_attribute_values(":active", text(JobState::Active.as_str()));
-        let update = match to.next {
-            Some(next) => update
-                .update_expression("SET next_scheduled_at = :next, next_due_at = :due, due_bucket = :bucket")
-                .expression_attribute_values(":next", number(next.scheduled_at.timestamp()))
-                .expression_attribute_values(":due", number(next.due_at.timestamp()))
-                .expression_attribute_values(":bucket", text(&next.bucket.to_string())),
-            None => update
-                .update_expression(
-                    "SET #state = :state, expires_at = :expires REMOVE next_scheduled_at, next_due_at, due_bucket",
-                )
-                .expression_attribute_values(":state", text(to.state.as_str()))
-                .expression_attribute_values(":expires", number(to.expires_at.map_or(i64::MAX, |at| at.timestamp()))),
-        };
-        match update.send().await {
-            Ok(_) => Ok(Advance::Advanced),
-            Err(error) if met_by_update(&error).is_some() => Ok(Advance::Changed),
-            Err(error) => Err(port_error(&self.table, error)),
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
+        if moves.len() > ADVANCES {
+            return Err(PortError::Permanent(format!(
+                "{} moves in one call: at most {ADVANCES} are allowed",
+                moves.len()
+            )));
         }
+        let statements = moves.iter().map(|one| self.advance_statement(one)).collect();
+        let call = self.client.batch_execute_statement().set_statements(Some(statements));
+        let answer = call.send().await.map_err(|e| port_error(&self.table, e))?;
+        let mut results: Vec<PortResult<Advance>> =
+            answer.responses.unwrap_or_default().into_iter().map(|response| self.advanced(response)).collect();
+        let unsaid = || Err(PortError::Unknown(format!("{} did not say what came of an advance", self.table)));
+        results.resize_with(moves.len(), unsaid);
+        Ok(results)
     }
 
     async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {

@@ -4,8 +4,9 @@ use super::eventually;
 use super::samples::{
     all_kinds_of_jobs, at, job, job_in, on_to, random_bucket, random_name, read, standing, stored, to_the_end,
 };
+use crate::error::PortError;
 use crate::job::{Job, JobKey, JobState};
-use crate::ports::{Advance, AdvanceFrom, Create, JobRead, Ports, Replace};
+use crate::ports::{ADVANCES, Advance, AdvanceFrom, Create, JobRead, Move, Ports, Replace};
 use std::collections::BTreeMap;
 
 fn tenant() -> String {
@@ -151,6 +152,32 @@ pub async fn an_advance_moves_the_firing_and_nothing_else(ports: &Ports) {
     }
     let edited = edited(&job);
     assert_eq!(ports.jobs.replace(&edited, job.version).await, Ok(Replace::Replaced), "an advance is no edit");
+}
+
+/// Each move of a batch stands for itself, and its result is in its place.
+pub async fn a_batch_moves_each_job_for_itself(ports: &Ports) {
+    let tenant = tenant();
+    let mut moves = Vec::new();
+    let mut expected = Vec::new();
+    for n in 0..ADVANCES {
+        let job = stored(ports, job(&tenant, &n.to_string())).await;
+        let to = if n % 5 == 4 { to_the_end() } else { on_to(random_bucket()) };
+        let is_stale = n % 3 == 1;
+        let from = AdvanceFrom { version: job.version + u64::from(is_stale), ..standing(&job) };
+        let mut after = job.clone();
+        if !is_stale {
+            after.advance(&to);
+        }
+        expected.push((after, if is_stale { Advance::Changed } else { Advance::Advanced }));
+        moves.push(Move { key: job.spec.key, from, to });
+    }
+    let results = ports.jobs.advance_many(&moves).await.expect("a batch of the size that is allowed");
+    assert_eq!(results, expected.iter().map(|(_, advance)| Ok(*advance)).collect::<Vec<_>>());
+    for (job, _) in expected {
+        assert_eq!(read(ports, &job.spec.key).await, job);
+    }
+    let one_more = [moves.clone(), moves[..1].to_vec()].concat();
+    assert!(matches!(ports.jobs.advance_many(&one_more).await, Err(PortError::Permanent(_))), "at most {ADVANCES}");
 }
 
 /// Where one of the three is another, an advance changes nothing.

@@ -39,6 +39,7 @@ macro_rules! for_each_conformance_case {
                 a_replace_whose_answer_was_lost_is_replaced,
                 of_two_replaces_one_wins,
                 an_advance_moves_the_firing_and_nothing_else,
+                a_batch_moves_each_job_for_itself,
                 an_advance_needs_firing_version_and_an_active_job,
                 a_second_advance_changes_nothing,
                 of_two_advances_one_wins,

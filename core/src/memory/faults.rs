@@ -55,7 +55,7 @@ impl Fault {
         if matches!(name, "queue.send" | "queue.receive") {
             kinds.push(Fault::Duplicate);
         }
-        if matches!(name, "queue.send" | "queue.extend" | "queue.delete") {
+        if matches!(name, "queue.send" | "queue.extend" | "queue.delete" | "jobs.advance") {
             kinds.push(Fault::FailSome);
         }
         kinds

@@ -4,9 +4,9 @@ use super::inspect::Effect;
 use super::{World, to_ms};
 use crate::due::DueBucket;
 use crate::error::PortError;
-use crate::job::{Advanced, Job, JobKey, JobState};
+use crate::job::{Job, JobKey, JobState};
 use crate::ports::{
-    Advance, AdvanceFrom, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, PageToken, PortResult,
+    ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, Move, PageToken, PortResult,
     Replace,
 };
 use crate::schedule::whole_second;
@@ -98,6 +98,28 @@ impl Jobs {
     }
 }
 
+impl World {
+    fn advance_one(&self, Move { key, from, to }: &Move) -> Advance {
+        let (at, now) = (self.now(), self.monotonic());
+        let mut state = self.state();
+        let stands = |job: &Job| {
+            job.state == JobState::Active
+                && job.version == from.version
+                && job.next_scheduled_at == Some(whole_second(from.next_scheduled_at))
+        };
+        let Some(mut record) = state.jobs.records.get(key).filter(|record| stands(&record.job)).cloned() else {
+            return Advance::Changed;
+        };
+        record.job.advance(to);
+        record.job = as_kept(record.job);
+        record.expires_at = to.expires_at;
+        state.jobs.put(record, now);
+        let to = to.next.map(|next| next.scheduled_at);
+        state.record(at, Effect::Advanced { key: key.clone(), from: from.next_scheduled_at, to });
+        Advance::Advanced
+    }
+}
+
 #[async_trait]
 impl JobStore for World {
     async fn create(&self, job: &Job) -> PortResult<Create> {
@@ -131,24 +153,14 @@ impl JobStore for World {
         }
     }
 
-    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
-        let (at, now) = (self.now(), self.monotonic());
-        let mut state = self.state();
-        let stands = |job: &Job| {
-            job.state == JobState::Active
-                && job.version == from.version
-                && job.next_scheduled_at == Some(whole_second(from.next_scheduled_at))
-        };
-        let Some(mut record) = state.jobs.records.get(key).filter(|record| stands(&record.job)).cloned() else {
-            return Ok(Advance::Changed);
-        };
-        record.job.advance(to);
-        record.job = as_kept(record.job);
-        record.expires_at = to.expires_at;
-        state.jobs.put(record, now);
-        let to = to.next.map(|next| next.scheduled_at);
-        state.record(at, Effect::Advanced { key: key.clone(), from: from.next_scheduled_at, to });
-        Ok(Advance::Advanced)
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
+        if moves.len() > ADVANCES {
+            return Err(PortError::Permanent(format!(
+                "{} moves in one call: at most {ADVANCES} are allowed",
+                moves.len()
+            )));
+        }
+        Ok(moves.iter().map(|one| Ok(self.advance_one(one))).collect())
     }
 
     async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {

@@ -15,8 +15,8 @@ pub use queue::{
     check_visibility,
 };
 pub use store::{
-    Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, PageToken, Put,
-    Replace, RunStore,
+    ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, Move,
+    PageToken, Put, Replace, RunStore,
 };
 
 use crate::error::PortError;

@@ -2,6 +2,7 @@
 
 use super::PortResult;
 use crate::due::{DueBucket, Shards};
+use crate::error::PortError;
 use crate::job::{Advanced, Job, JobKey};
 use crate::run::{RunId, RunRow};
 use async_trait::async_trait;
@@ -20,8 +21,16 @@ pub trait JobStore: Send + Sync {
     /// A person's change: stores `job` if the stored version is `if_version`.
     async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace>;
 
-    /// Moves a job on, if it still stands at `from` and is active.
-    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance>;
+    /// Moves up to [`ADVANCES`] different jobs on, each by itself and only if it still stands where its move begins and is
+    /// active. One result per move, in order.
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>>;
+
+    /// Moves one job on.
+    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
+        let only = Move { key: key.clone(), from: *from, to: to.clone() };
+        let result = self.advance_many(&[only]).await?.pop();
+        result.unwrap_or_else(|| Err(PortError::Unknown("the store did not say what came of an advance".into())))
+    }
 
     /// Takes a job that is not active out of the due index, if it still sits in `bucket`.
     async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()>;
@@ -77,6 +86,20 @@ pub struct AdvanceFrom {
     pub next_scheduled_at: DateTime<Utc>,
     /// The version that was read.
     pub version: u64,
+}
+
+/// The most jobs that one call moves on.
+pub const ADVANCES: usize = 25;
+
+/// One job's way from firing to firing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Which job.
+    pub key: JobKey,
+    /// Where it must still stand.
+    pub from: AdvanceFrom,
+    /// Where it goes.
+    pub to: Advanced,
 }
 
 /// What came of an advance.

@@ -10,9 +10,9 @@ use punctual_core::clock::Clock;
 use punctual_core::dispatch::{Decision, decide};
 use punctual_core::due::{DueBucket, Minute, ShardId, Shards};
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, JobKey};
+use punctual_core::job::{Advanced, Job, JobKey, NextFiring};
 use punctual_core::message::Message;
-use punctual_core::ports::{Advance, AdvanceFrom, BATCH, DueEntry, JobRead, Ports, Put};
+use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, DueEntry, JobRead, Move, Ports, Put};
 use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, Transition, apply};
@@ -54,11 +54,9 @@ pub struct PassReport {
 
 /// One due job on its way through a pass.
 struct Firing {
-    key: JobKey,
-    from: AdvanceFrom,
     priority: Priority,
     message: Message,
-    to: Advanced,
+    way: Move,
 }
 
 impl Dispatcher {
@@ -175,7 +173,7 @@ impl Dispatcher {
                 let firing = firing(&job, priority, message, to);
                 if self.skip(&firing.message, reason).await? {
                     self.metrics.skipped.increment(1);
-                    self.advance(&firing).await?;
+                    self.advance(&[&firing]).await?;
                     return Ok(None);
                 }
                 Ok(Some(firing))
@@ -225,36 +223,53 @@ impl Dispatcher {
             let lag = (now - firing.message.due_at).as_seconds_f64();
             self.metrics.enqueued(priority, lag.max(0.0));
         }
-        let mut left = accepted.len() < batch.len();
-        for advanced in futures::future::join_all(accepted.iter().map(|firing| self.advance(firing))).await {
-            left |= !advanced?;
-        }
-        Ok((accepted.len() as u64, left))
+        let all_moved = self.advance(&accepted).await?;
+        Ok((accepted.len() as u64, accepted.len() < batch.len() || !all_moved))
     }
 
-    /// Moves a job on. False when it stands elsewhere by now: the next read shows where.
-    async fn advance(&self, firing: &Firing) -> Result<bool, PortError> {
-        let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-        let began = self.clock.monotonic();
-        match self.ports.jobs.advance(&firing.key, &firing.from, &firing.to).await? {
-            Advance::Advanced => self.metrics.advanced.increment(1),
-            Advance::Changed => {
-                self.metrics.already_advanced.increment(1);
-                return Ok(false);
+    /// Moves jobs on. False when one of them stands elsewhere by now, or was not moved: the next read shows where it is.
+    async fn advance(&self, firings: &[&Firing]) -> Result<bool, PortError> {
+        let mut all_moved = true;
+        for some in firings.chunks(ADVANCES) {
+            let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
+            let began = self.clock.monotonic();
+            let moves: Vec<Move> = some.iter().map(|firing| firing.way.clone()).collect();
+            let results = self.ports.jobs.advance_many(&moves).await?;
+            let is_stale = DueBucket::is_stale_after(self.clock.monotonic() - began);
+            let mut failed = None;
+            for (one, result) in moves.iter().zip(results) {
+                match result {
+                    Ok(Advance::Advanced) => {
+                        self.metrics.advanced.increment(1);
+                        if is_stale {
+                            self.put_into_present_bucket(one).await?;
+                        }
+                    }
+                    Ok(Advance::Changed) => {
+                        self.metrics.already_advanced.increment(1);
+                        all_moved = false;
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
-        if let Some(next) = firing.to.next.filter(|_| DueBucket::is_stale_after(self.clock.monotonic() - began)) {
-            // The process stood still during the write: the minute may have been left behind meanwhile.
-            let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
-            let to = Advanced { next: Some(punctual_core::job::NextFiring { bucket, ..next }), ..firing.to.clone() };
-            let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..firing.from };
-            self.ports.jobs.advance(&firing.key, &from, &to).await?;
-        }
-        Ok(true)
+        Ok(all_moved)
+    }
+
+    /// The process stood still during the write: the minute may have been left behind by its reader meanwhile.
+    async fn put_into_present_bucket(&self, moved: &Move) -> Result<(), PortError> {
+        let Some(next) = moved.to.next else { return Ok(()) };
+        let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
+        let to = Advanced { next: Some(NextFiring { bucket, ..next }), ..moved.to.clone() };
+        let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..moved.from };
+        self.ports.jobs.advance(&moved.key, &from, &to).await.map(|_| ())
     }
 }
 
 fn firing(job: &Job, priority: Priority, message: Message, to: Advanced) -> Firing {
     let from = AdvanceFrom { next_scheduled_at: message.scheduled_at, version: job.version };
-    Firing { key: job.spec.key.clone(), from, priority, message, to }
+    Firing { priority, message, way: Move { key: job.spec.key.clone(), from, to } }
 }

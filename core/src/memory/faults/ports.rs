@@ -3,12 +3,12 @@
 use super::{Fault, Faults, outcome_of};
 use crate::due::{DueBucket, Minute, Shards};
 use crate::error::PortError;
-use crate::job::{Advanced, Job, JobKey};
+use crate::job::{Job, JobKey};
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::ports::{
-    Advance, AdvanceFrom, Claim, Control, Create, Delivery, DueIndex, DuePage, Gateway, JobPage, JobRead, JobStore,
-    LeaseStore, PageToken, PortResult, Put, QueueDepth, Replace, RunQueue, RunStore, SendResult, SmsRequest,
+    Advance, Claim, Control, Create, Delivery, DueIndex, DuePage, Gateway, JobPage, JobRead, JobStore, LeaseStore,
+    Move, PageToken, PortResult, Put, QueueDepth, Replace, RunQueue, RunStore, SendResult, SmsRequest,
 };
 use crate::priority::Priority;
 use crate::retry::Outcome;
@@ -48,9 +48,17 @@ impl JobStore for Faulty<dyn JobStore> {
         self.faults.call("jobs.replace", async move { port.replace(&job, if_version).await }).await
     }
 
-    async fn advance(&self, key: &JobKey, from: &AdvanceFrom, to: &Advanced) -> PortResult<Advance> {
-        let (port, key, from, to) = (self.port.clone(), key.clone(), *from, to.clone());
-        self.faults.call("jobs.advance", async move { port.advance(&key, &from, &to).await }).await
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
+        let (port, moves) = (self.port.clone(), moves.to_vec());
+        let fault = self.faults.pass("jobs.advance").await;
+        let fail_some = fault == Some(Fault::FailSome);
+        let effect = async move {
+            match fail_some {
+                true => Ok(merge(moves.len(), port.advance_many(&spared(&moves)).await?)),
+                false => port.advance_many(&moves).await,
+            }
+        };
+        self.faults.perform("jobs.advance", fault, effect).await
     }
 
     async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
@@ -232,7 +240,7 @@ fn spared<T: Clone>(entries: &[T]) -> Vec<T> {
 }
 
 /// The results of a whole batch of which only the spared entries went through.
-fn merge(entries: usize, spared: Vec<SendResult>) -> Vec<SendResult> {
+fn merge<T>(entries: usize, spared: Vec<PortResult<T>>) -> Vec<PortResult<T>> {
     let mut spared = spared.into_iter();
     let refused = || Err(PortError::Temporary("injected: this entry was refused".into()));
     (0..entries)
