@@ -11,17 +11,22 @@ pub const EXIT_FAILED: u8 = 1;
 pub const EXIT_BAD_INPUT: u8 = 2;
 
 /// Sends logs to standard error: compact for a terminal, JSON with `PUNCTUAL_LOG_FORMAT=json`. `PUNCTUAL_LOG` filters,
-/// otherwise `default_filter` does. Does nothing if logs are already set up.
+/// otherwise `default_filter` does. Foreign crates are held at INFO whatever the filter says: below that some of them
+/// print what they send, phone numbers included. Does nothing if logs are already set up.
 pub fn init_logs(default_filter: &str) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new(default_filter));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+    use tracing_subscriber::prelude::*;
+    let chosen = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new(default_filter));
+    let discreet = filter_fn(|event| event.target().starts_with("punctual") || *event.level() <= tracing::Level::INFO);
+    let filter = chosen.and(discreet);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(false);
     let is_json = std::env::var("PUNCTUAL_LOG_FORMAT").is_ok_and(|format| format == "json");
     // An error means that a subscriber is there already, as in tests that run two services in one process.
     let _ = if is_json {
-        logs.json().flatten_event(true).with_span_list(false).try_init()
+        let lines = lines.json().flatten_event(true).with_span_list(false);
+        tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()
     } else {
-        logs.compact().with_ansi(false).try_init()
+        tracing_subscriber::registry().with(lines.compact().with_filter(filter)).try_init()
     };
 }
 

@@ -1,0 +1,140 @@
+//! What dispatch does when copies come and go and when jobs are not as they should be, in memory and in virtual time.
+
+use punctual_core::due::Shards;
+use punctual_core::job::JobState;
+use punctual_core::memory::{Fault, FaultPlan, Point};
+use punctual_core::ports::Replace;
+use punctual_core::run::{RunStatus, SkipReason};
+use punctual_scheduler::dispatch::{DispatchSettings, service};
+use punctual_tests::{Town, at, reminder, run_of};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+const EVERY_MINUTE: &str = "every 60s from 2026-10-05T03:13:28Z";
+
+fn owners(town: &Town) -> BTreeSet<String> {
+    let shards = town.world.leases().into_iter().filter(|l| l.id.to_string().starts_with("shard/"));
+    shards.filter_map(|lease| lease.owner).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shards_of_a_dead_copy_move_on() {
+    let plan = FaultPlan::default();
+    let shards = Shards { urgent: 1, standard: 5 };
+    let mut town = Town::with(shards, plan.clone(), Arc::new(|ports| ports)).await;
+    for n in 0..60 {
+        town.add(reminder(&format!("c-{n}/bill"), "every 24h from 2026-10-05T03:14:00Z")).await;
+    }
+    town.start_scheduler("s1");
+    town.start_scheduler("s2");
+    assert!(town.until(20, |_| owners(&town).len() == 2).await);
+    // Dies in the middle of its first page, holding half of the shards.
+    plan.add(Point::Nth("jobs.advance", 1), Fault::CrashAfter);
+    assert!(town.until(60, |world| world.jobs().values().all(|job| job.next_scheduled_at > Some(at(40)))).await);
+    assert!(plan.to_come().is_empty());
+    let distinct: BTreeSet<_> =
+        town.world.enqueued().iter().filter_map(|e| e.message.as_ref().map(|m| m.run_id().to_string())).collect();
+    assert_eq!(distinct.len(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_stops_in_order_hands_over_at_once() {
+    let town = Town::new(Shards { urgent: 1, standard: 3 }).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let settings = DispatchSettings::default();
+    let first = tokio::spawn(service::run(
+        town.world.ports(),
+        town.clock.clone(),
+        town.shards,
+        settings,
+        "first".into(),
+        async {
+            let _ = stopped.await;
+        },
+    ));
+    assert!(town.until(20, |_| owners(&town).len() == 1).await);
+    stop.send(()).expect("it is running");
+    first.await.expect("it ends in order");
+    assert!(owners(&town).is_empty());
+    assert!(!town.world.leases().iter().any(|l| l.id.to_string().starts_with("copy/")), "its registration is gone too");
+    assert!(town.world.leases().iter().all(|l| l.cursor.is_some()), "the next one goes on from its cursors");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_a_backlog_and_not_a_gap() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    town.add(reminder("c-1/bill", EVERY_MINUTE)).await;
+    tokio::time::sleep(Duration::from_secs(3_000)).await;
+    town.start_scheduler("s");
+    assert!(town.until(120, |world| world.enqueued().len() >= 50).await);
+    let run_keys: Vec<_> =
+        town.world.enqueued().iter().filter_map(|e| e.message.as_ref().map(|m| m.scheduled_at)).collect();
+    let expected: Vec<_> = (0..run_keys.len() as i64).map(|n| at(8 + 60 * n)).collect();
+    assert_eq!(run_keys, expected, "every firing, each at its nominal instant, in order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_job_is_set_aside_and_stops_nothing() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    for id in ["c-1/bill", "c-2/bill"] {
+        town.add(reminder(id, "every 24h from 2026-10-05T03:13:28Z")).await;
+    }
+    let bad = run_of("c-1/bill", at(8)).job_key;
+    town.world.make_unreadable(&bad, "no schedule");
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| world.jobs()[&bad].state == JobState::Quarantined).await);
+    assert!(town.until(60, |world| !world.advances(&run_of("c-2/bill", at(8)).job_key).is_empty()).await);
+    assert_eq!(town.world.enqueued().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_not_active_leaves_the_index_and_does_not_fire() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    town.add(reminder("c-1/bill", "every 24h from 2026-10-05T03:13:28Z")).await;
+    let key = run_of("c-1/bill", at(8)).job_key;
+    let mut job = town.world.job(&key).expect("the job is there");
+    (job.state, job.version, job.edit_token) = (JobState::Paused, 2, "edit".into());
+    assert_eq!(town.world.ports().jobs.replace(&job, 1).await, Ok(Replace::Replaced));
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| world.job(&key).is_some_and(|job| job.due_bucket.is_none())).await);
+    assert!(town.world.enqueued().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_too_late_to_start_is_a_row_before_its_job_advances() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    let mut spec = reminder("c-1/bill", "every 24h from 2026-10-05T03:13:28Z");
+    spec.start_within_s = Some(30);
+    town.add(spec).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    town.start_scheduler("s");
+    let run = run_of("c-1/bill", at(8));
+    assert!(town.until(60, |world| !world.advances(&run.job_key).is_empty()).await);
+    let row = town.world.row(&run).expect("the skip is a row");
+    assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Deadline)));
+    assert!(town.world.enqueued().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn index_lag_and_throttling_only_make_runs_late() {
+    let plan = FaultPlan::default();
+    for n in 1..20 {
+        plan.add(
+            Point::Nth("jobs.get_many", n),
+            Fault::FailBefore(punctual_core::error::PortError::Throttled("slow down".into())),
+        );
+    }
+    let mut town = Town::with(Shards { urgent: 0, standard: 2 }, plan, Arc::new(|ports| ports)).await;
+    town.world.set_index_lag(Duration::from_secs(5));
+    for n in 0..20 {
+        town.add(reminder(&format!("c-{n}/bill"), EVERY_MINUTE)).await;
+    }
+    town.start_scheduler("s");
+    let all_fired_twice =
+        |world: &punctual_core::memory::World| world.jobs().keys().all(|key| world.advances(key).len() >= 2);
+    assert!(town.until(300, all_fired_twice).await);
+    for key in town.world.jobs().keys() {
+        assert_eq!(town.world.advances(key)[..2], [at(8), at(68)]);
+    }
+}

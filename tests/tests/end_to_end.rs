@@ -1,0 +1,257 @@
+//! The programs as their users start them, on the local stack: real processes, real DynamoDB and SQS calls.
+
+use chrono::DateTime;
+use punctual_core::aws::Names;
+use punctual_core::job::JobKey;
+use punctual_core::message::Message;
+use punctual_core::ports::Ports;
+use punctual_core::priority::Priority;
+use punctual_core::run::{RunId, RunKey, RunStatus};
+use punctual_localstack::multicall::{SCHEDULER, WORKER};
+use punctual_localstack::stack::{AcceptedMessage, Stack, StackConfig};
+use std::collections::BTreeSet;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_punctual-tests");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Local {
+    stack: Stack,
+    accepted: Arc<Mutex<Vec<AcceptedMessage>>>,
+}
+
+impl Local {
+    fn start() -> Self {
+        let accepted: Arc<Mutex<Vec<AcceptedMessage>>> = Arc::default();
+        let seen = accepted.clone();
+        let on_message = move |message| seen.lock().expect("nobody panics holding it").push(message);
+        let config = StackConfig { on_message: Some(Arc::new(on_message)), ..StackConfig::default() };
+        Local { stack: Stack::start(config).expect("free ports are always found"), accepted }
+    }
+
+    fn command(&self, word: &str, args: &[&str]) -> Command {
+        let mut command = bare(word, args);
+        command.envs(self.stack.exports());
+        command
+    }
+
+    async fn punctual(&self, args: &[&str]) -> Output {
+        self.command(SCHEDULER, args).output().await.expect("the program starts")
+    }
+
+    async fn ports(&self, prefix: &str) -> Ports {
+        self.stack.aws(Names::new(prefix).expect("a valid prefix")).await.ports()
+    }
+
+    fn messages(&self, queue: &str) -> Vec<String> {
+        let accepted = self.accepted.lock().expect("nobody panics holding it");
+        accepted.iter().filter(|m| m.queue == queue).map(|m| m.body.clone()).collect()
+    }
+}
+
+/// A program without any AWS settings.
+fn bare(word: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg(word).args(args).stdin(Stdio::null()).kill_on_drop(true);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("PUNCTUAL_")) {
+        command.env_remove(name);
+    }
+    command.env("AWS_EC2_METADATA_DISABLED", "true");
+    command.env("AWS_CONFIG_FILE", "/dev/null").env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
+    command
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+}
+
+/// Polls until something holds.
+async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn one_line(output: &Output) -> String {
+    let text = stderr(output);
+    assert_eq!(text.trim().lines().count(), 1, "one clear line: {text}");
+    text
+}
+
+#[tokio::test]
+async fn a_run_has_the_same_id_whatever_the_zone_of_the_process() {
+    let local = Local::start();
+    for (prefix, tz) in [("utc", "UTC"), ("kolkata", "Asia/Kolkata"), ("newyork", "America/New_York")] {
+        let run = |args: &[&str]| {
+            let mut command = local.command(SCHEDULER, args);
+            command.env("TZ", tz).env("PUNCTUAL_STORE_PREFIX", prefix);
+            command
+        };
+        let setup = run(&["setup", "--urgent-shards", "1", "--standard-shards", "1"]).output().await;
+        assert!(setup.expect("the program starts").status.success());
+        let schedule = "at 2026-10-05T03:30:00Z";
+        let add = ["jobs", "add", "--id", "1", "--to", "+447700900123", "--text", "Due", "--schedule", schedule];
+        let added = run(&add).output().await.expect("the program starts");
+        assert!(added.status.success(), "{}", stderr(&added));
+        let mut scheduler = start(&mut run(&["dispatch"]));
+        let queue = format!("{prefix}-normal");
+        eventually("the run is enqueued", || async { !local.messages(&queue).is_empty() }).await;
+        let message = Message::decode(&local.messages(&queue)[0]).expect("a message of ours");
+        assert_eq!(message.run_key.as_str(), "1791171000", "with TZ={tz}");
+        assert_eq!(message.run_id().to_string(), "default/1:1791171000");
+        scheduler.kill().await.expect("it runs");
+    }
+    local.stack.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_with_a_bad_row_imports_nothing() {
+    let local = Local::start();
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("r.csv");
+    let rows = "customer,phone,kind,priority,schedule,template\n\
+                c-1,+447700900123,bill,normal,every 24h,Due today\n\
+                c-2,07700900124,bill,normal,every 24h,Due today\n";
+    std::fs::write(&file, rows).expect("it can be written");
+    let file = file.display().to_string();
+    let output = local.punctual(&["jobs", "import", &file]).await;
+    assert_eq!(output.status.code(), Some(2));
+    let line = one_line(&output);
+    assert!(line.contains(&format!("{file}, line 3, column phone")) && line.contains("E.164"), "{line}");
+    assert!(!line.contains("7700"), "{line}");
+    let jobs = local.ports("punctual").await.jobs;
+    let mut page = jobs.list("default", None, 100).await.expect("the store answers");
+    while let Some(next) = page.next.take() {
+        assert!(page.jobs.is_empty(), "half imported: {:?}", page.jobs.keys());
+        page = jobs.list("default", Some(next), 100).await.expect("the store answers");
+    }
+    std::fs::write(folder.path().join("r.csv"), rows.replace("07700", "+447700")).expect("it can be written");
+    for expected in ["2 jobs made, 0 there already", "0 jobs made, 2 there already"] {
+        let output = local.punctual(&["jobs", "import", &file]).await;
+        assert!(output.status.success(), "{}", stderr(&output));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(expected), "{said}");
+    }
+    local.stack.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_missing_is_one_clear_line() {
+    let no_region = bare(SCHEDULER, &["jobs", "list"]).output().await.expect("the program starts");
+    assert_eq!(no_region.status.code(), Some(1));
+    assert!(one_line(&no_region).contains("set AWS_REGION"));
+
+    let mut no_credentials = bare(SCHEDULER, &["jobs", "list"]);
+    let no_credentials = no_credentials.env("AWS_REGION", "us-east-1").output().await.expect("the program starts");
+    assert!(one_line(&no_credentials).contains("no AWS credentials"));
+
+    let local = Local::start();
+    for args in [&["jobs", "list"][..], &["dispatch"], &["runs", "list", "1"]] {
+        let no_table = local.punctual(args).await;
+        assert_eq!(no_table.status.code(), Some(1));
+        assert!(one_line(&no_table).contains("run `punctual setup`"), "{}", stderr(&no_table));
+    }
+    let worker = local.command(WORKER, &[]).output().await.expect("the program starts");
+    assert!(one_line(&worker).contains("run `punctual setup`"), "{}", stderr(&worker));
+
+    let mut nobody_there = local.command(SCHEDULER, &["jobs", "list"]);
+    let nobody_there = nobody_there.env("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1").output().await;
+    let line = one_line(&nobody_there.expect("the program starts"));
+    assert!(line.contains("punctual-jobs cannot be reached") && line.contains("refused"), "{line}");
+
+    let wrong_settings = bare(WORKER, &["--sms-url", "nowhere", "--heartbeat-s", "60"]).output().await;
+    let wrong_settings = wrong_settings.expect("the program starts");
+    assert_eq!(wrong_settings.status.code(), Some(2));
+    assert_eq!(stderr(&wrong_settings).lines().count(), 2, "all problems at once: {}", stderr(&wrong_settings));
+    local.stack.stop().await;
+}
+
+#[tokio::test]
+async fn an_unreadable_message_goes_to_the_dead_letters_and_the_rest_goes_on() {
+    let local = Local::start();
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let ports = local.ports("punctual").await;
+    let body = "nobody can read +447700900123".to_owned();
+    ports.queue.send(Priority::Urgent, &[body]).await.expect("the queue answers")[0].clone().expect("it is taken");
+    let at = "2026-10-05T03:30:00Z";
+    let add =
+        ["jobs", "add", "--id", "1", "--to", "+447700900123", "--text", "Due", "--priority", "urgent", "--schedule"];
+    let added = local.punctual(&[&add[..], &[&format!("at {at}")]].concat()).await;
+    assert!(added.status.success(), "{}", stderr(&added));
+    let mut scheduler = start(&mut local.command(SCHEDULER, &["dispatch"]));
+    let mut worker = start(&mut local.command(WORKER, &[]));
+    let run_key = RunKey::scheduled(DateTime::from_timestamp(1_791_171_000, 0).expect("a valid instant"));
+    let run = RunId { job_key: JobKey::new("default", "1").expect("a valid key"), run_key };
+    eventually("the run has succeeded", || async {
+        let row = ports.runs.get(&run).await.expect("the store answers");
+        row.is_some_and(|row| row.status == RunStatus::Succeeded)
+    })
+    .await;
+    eventually("the letter is there", || async { !local.messages("punctual-dead-letters").is_empty() }).await;
+    let letters = local.messages("punctual-dead-letters");
+    assert!(letters[0].contains("cannot be parsed"), "{letters:?}");
+    let listed = local.punctual(&["runs", "list", "1"]).await;
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("succeeded"));
+    for process in [&mut scheduler, &mut worker] {
+        process.kill().await.expect("it runs");
+    }
+    assert_eq!(local.stack.gateway().stats().accepted, 1);
+    local.stack.stop().await;
+}
+
+/// The demo in small, with crashes and with every log there is: the promises hold, and no log shows a phone number.
+#[tokio::test]
+async fn the_demo_keeps_its_promises_while_processes_die_and_logs_no_phone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (report, logs) = (folder.path().join("r.json"), folder.path().join("logs"));
+    let (report_arg, logs_arg) = (report.display().to_string(), logs.display().to_string());
+    let args = ["--", "--jobs", "400", "--chaos", "--report", &report_arg, "--logs", &logs_arg];
+    let output = bare("demo", &args).env("PUNCTUAL_LOG", "trace").output().await.expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}\n{}", stderr(&output));
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(report).expect("the report is written")).expect("it is JSON");
+    let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name} is missing: {report}"));
+    for (name, expected) in [
+        ("jobs", 400),
+        ("due", 400),
+        ("distinct_enqueued", 400),
+        ("left_due", 0),
+        ("gateway_accepted", 400),
+        ("gateway_sent_twice", 0),
+        ("dead_letters", 0),
+    ] {
+        assert_eq!(number(name), expected, "{name}: {report}");
+    }
+    assert_eq!(number("gateway_repeats"), number("gateway_repeats_dropped"));
+    assert_eq!(report["killed"].as_array().map(Vec::len), Some(2));
+    let schedulers: Vec<u64> =
+        report["per_scheduler"].as_array().into_iter().flatten().filter_map(|n| n.as_u64()).collect();
+    assert_eq!(schedulers.iter().sum::<u64>(), number("enqueued"));
+
+    let csv = include_str!("../../localstack/demo/reminders.csv");
+    let phones: BTreeSet<&str> = csv.lines().skip(1).filter_map(|row| row.split(',').nth(1)).collect();
+    assert!(phones.len() > 100);
+    let mut bytes = 0;
+    let written = std::fs::read_dir(&logs).expect("the logs are kept").map(|entry| entry.expect("readable").path());
+    let texts =
+        written.map(|path| std::fs::read_to_string(path).expect("a log is text")).chain([said, stderr(&output)]);
+    for text in texts {
+        bytes += text.len();
+        for phone in &phones {
+            assert!(!text.contains(&phone[1..]), "a log shows a phone number");
+        }
+    }
+    assert!(bytes > 1_000, "the logs hold something to look at: {bytes} bytes");
+}

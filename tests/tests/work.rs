@@ -1,0 +1,263 @@
+//! What the worker does with each kind of message and outcome, in memory and in virtual time.
+
+use punctual_core::due::Shards;
+use punctual_core::error::PortError;
+use punctual_core::job::JobState;
+use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
+use punctual_core::message::Message;
+use punctual_core::ports::Replace;
+use punctual_core::priority::Priority;
+use punctual_core::retry::Outcome;
+use punctual_core::run::{RunRow, RunStatus, SkipReason};
+use punctual_tests::{Town, at, reminder, run_of};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PHONE: &str = "+447700900123";
+const ONE_SHARD: Shards = Shards { urgent: 0, standard: 1 };
+const DUE_AT: i64 = 8;
+const EVERY_DAY: &str = "every 24h from 2026-10-05T03:13:28Z";
+
+async fn town_with(plan: FaultPlan) -> Town {
+    let town = Town::with(ONE_SHARD, plan, Arc::new(|ports| ports)).await;
+    town.add(reminder("c-1/bill", EVERY_DAY)).await;
+    town
+}
+
+async fn town() -> Town {
+    town_with(FaultPlan::default()).await
+}
+
+fn row(world: &World) -> Option<RunRow> {
+    world.row(&run_of("c-1/bill", at(DUE_AT)))
+}
+
+fn has(status: RunStatus) -> impl Fn(&World) -> bool {
+    move |world| row(world).is_some_and(|row| row.status == status)
+}
+
+fn sends(world: &World) -> usize {
+    world.sends_of(&run_of("c-1/bill", at(DUE_AT)))
+}
+
+/// Changes the job as a person would.
+async fn change(town: &Town, how: impl Fn(&mut punctual_core::job::Job)) {
+    let mut job = town.world.job(&run_of("c-1/bill", at(0)).job_key).expect("the job is there");
+    let version = job.version;
+    how(&mut job);
+    job.version += 1;
+    job.edit_token = format!("edit {version}");
+    assert_eq!(town.world.ports().jobs.replace(&job, version).await, Ok(Replace::Replaced));
+}
+
+async fn send(town: &Town, body: String) {
+    let results = town.world.ports().queue.send(Priority::Normal, &[body]).await.expect("memory does not fail");
+    assert_eq!(results, [Ok(())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_cannot_be_parsed_is_a_dead_letter_and_stops_nothing() {
+    let mut town = town().await;
+    send(&town, format!("not a message, but it holds {PHONE}")).await;
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(60, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    let letters = town.world.dead_letters();
+    assert_eq!(letters.len(), 1);
+    assert!(
+        letters[0].reason.contains("cannot be parsed") && !letters[0].reason.contains("7700"),
+        "{}",
+        letters[0].reason
+    );
+    assert!(letters[0].body.contains("not a message"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_a_newer_version_waits_for_a_newer_worker() {
+    let mut town = town().await;
+    send(&town, r#"{"v":99,"new":true}"#.into()).await;
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(town.world.waiting().len(), 1);
+    assert!(town.world.dead_letters().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_job_is_missing_is_a_dead_letter_never_a_drop() {
+    let mut town = town().await;
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| !world.enqueued().is_empty()).await);
+    town.world.forget_job(&run_of("c-1/bill", at(0)).job_key);
+    town.start_worker("w");
+    assert!(town.until(60, |world| world.waiting().is_empty()).await);
+    assert!(town.world.dead_letters()[0].reason.contains("job does not exist"));
+    assert_eq!(sends(&town.world), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_failure_takes_one_attempt_and_no_letter() {
+    let mut town = town().await;
+    town.world.script(PHONE, [Script::Answer(Outcome::Permanent { reason: "bad_number".into() })]);
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(60, |world| has(RunStatus::Failed)(world) && world.waiting().is_empty()).await);
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 0));
+    assert_eq!(row(&town.world).and_then(|row| row.error).as_deref(), Some("bad_number"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn six_temporary_failures_are_a_dead_letter() {
+    let mut town = town().await;
+    let busy = || Script::Answer(Outcome::Temporary { reason: "503".into(), retry_after: None });
+    town.world.script(PHONE, (0..10).map(|_| busy()));
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(1_200, |world| has(RunStatus::Dead)(world) && world.waiting().is_empty()).await);
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (6, 1));
+    let row = row(&town.world).expect("a row");
+    assert_eq!(row.attempts.len(), 6);
+    for (earlier, later) in row.attempts.iter().zip(&row.attempts[1..]) {
+        let wait = later.started_at - earlier.started_at;
+        // The bound, and up to a second of rounding and polling.
+        let bound = chrono::TimeDelta::seconds((30 << (earlier.n - 1)).min(600) + 2);
+        assert!(wait <= bound, "attempt {} came {wait} after the one before", later.n);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_never_answered_is_tried_again_only_where_repeats_are_dropped() {
+    let mut town = town().await;
+    town.world.script(PHONE, [Script::NeverAnswers]);
+    town.world.drop_repeats();
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(300, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (2, 0));
+    assert_eq!(town.world.deliveries_of(&run_of("c-1/bill", at(DUE_AT))), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn elsewhere_it_goes_to_a_person() {
+    let mut town = town().await;
+    town.work.gateway.dedupe_window = Duration::ZERO;
+    town.world.script(PHONE, [Script::NeverAnswers]);
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(300, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_three_visibilities_runs_once_and_is_recorded() {
+    let mut town = town().await;
+    town.world.set_gateway_latency(Duration::from_secs(180));
+    town.work.attempt_timeout = Duration::from_secs(300);
+    town.work.row_lease = Duration::from_secs(305);
+    town.start_scheduler("s");
+    town.start_worker("w1");
+    town.start_worker("w2");
+    assert!(town.until(400, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    assert_eq!((sends(&town.world), row(&town.world).map(|row| row.attempt)), (1, Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_run_was_taken_over_cannot_record() {
+    // The first worker's record takes 200 s, and none of its heartbeats arrives.
+    let plan = FaultPlan::one(Point::Nth("runs.put", 2), Fault::Delay(Duration::from_secs(200)));
+    let lost = PortError::Temporary("lost".into());
+    plan.add(Point::EveryOf("w1".into(), "queue.extend"), Fault::FailBefore(lost));
+    let mut town = town_with(plan.clone()).await;
+    town.world.drop_repeats();
+    town.start_scheduler("s");
+    town.start_worker("w1");
+    assert!(town.until(60, |world| sends(world) == 1).await);
+    town.start_worker("w2");
+    assert!(town.until(600, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    let succeeded = row(&town.world).expect("a row");
+    assert_eq!(succeeded.attempt, 2, "the second worker took over");
+    assert!(succeeded.attempts[1].worker.starts_with("w2"));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(plan.to_come().len() == 1, "the late record did arrive");
+    assert_eq!(row(&town.world), Some(succeeded), "a final row never changes");
+    assert_eq!(town.world.deliveries_of(&run_of("c-1/bill", at(DUE_AT))), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_jobs_message_waits_and_goes_on_at_resume() {
+    let mut town = town().await;
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| !world.enqueued().is_empty()).await);
+    change(&town, |job| job.state = JobState::Paused).await;
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(1_800)).await;
+    assert_eq!((sends(&town.world), row(&town.world), town.world.waiting().len()), (0, None, 1));
+    change(&town, |job| job.state = JobState::Active).await;
+    assert!(town.until(700, has(RunStatus::Succeeded)).await);
+    assert_eq!(town.world.enqueued().len(), 1, "resume has nothing to recover");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_jobs_message_ends_as_a_row_and_is_not_sent() {
+    let mut town = town().await;
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| !world.enqueued().is_empty()).await);
+    change(&town, |job| {
+        job.state = JobState::Cancelled;
+        job.generation += 1;
+        job.voids.push(job.generation, chrono::DateTime::UNIX_EPOCH);
+    })
+    .await;
+    town.start_worker("w");
+    assert!(town.until(60, |world| has(RunStatus::Skipped)(world) && world.waiting().is_empty()).await);
+    assert_eq!(row(&town.world).and_then(|row| row.reason), Some(SkipReason::Cancelled));
+    assert_eq!(sends(&town.world), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_past_its_deadline_is_skipped_with_its_reason() {
+    let mut town = Town::new(ONE_SHARD).await;
+    let mut spec = reminder("c-1/bill", EVERY_DAY);
+    spec.start_within_s = Some(60);
+    town.add(spec).await;
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| !world.enqueued().is_empty()).await);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    town.start_worker("w");
+    assert!(town.until(60, |world| has(RunStatus::Skipped)(world) && world.waiting().is_empty()).await);
+    assert_eq!(row(&town.world).and_then(|row| row.reason), Some(SkipReason::Deadline));
+    assert_eq!(sends(&town.world), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_past_the_deadline_leaves_a_question_not_an_endless_run() {
+    let plan = FaultPlan::one(Point::Nth("gateway.send", 1), Fault::CrashAfter);
+    let mut town = Town::with(ONE_SHARD, plan, Arc::new(|ports| ports)).await;
+    let mut spec = reminder("c-1/bill", EVERY_DAY);
+    spec.start_within_s = Some(20);
+    town.add(spec).await;
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(300, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_not_due_yet_does_not_run_early() {
+    let mut town = town().await;
+    let job = town.world.job(&run_of("c-1/bill", at(0)).job_key).expect("the job is there");
+    let early = Message {
+        v: punctual_core::message::MESSAGE_VERSION,
+        job_key: job.spec.key.clone(),
+        run_key: punctual_core::run::RunKey::scheduled(at(DUE_AT)),
+        generation: job.generation,
+        scheduled_at: at(DUE_AT),
+        due_at: at(DUE_AT),
+        first_enqueued_at: at(0),
+        scheduler: "s".into(),
+    };
+    send(&town, early.encode()).await;
+    town.start_worker("w");
+    assert!(town.until(120, has(RunStatus::Succeeded)).await);
+    assert!(town.world.sends()[0].at >= at(DUE_AT));
+}
