@@ -21,8 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Entries of one page that are worked on at the same time, in batches of ten.
-const BATCHES_AT_ONCE: usize = 8;
+/// Runs that are enqueued by calls side by side and then advanced together: five full sends, two full advances.
+const BATCH_OF_RUNS: usize = 50;
+/// Such batches of one page that are worked on at the same time.
+const BATCHES_AT_ONCE: usize = 4;
 
 /// Whether this copy may still act for the shard, and a note that it got somewhere.
 pub trait Permission: Send + Sync {
@@ -57,6 +59,18 @@ struct Firing {
     priority: Priority,
     message: Message,
     way: Move,
+}
+
+/// What came of sending one message.
+#[derive(Clone)]
+enum Sent {
+    Accepted,
+    /// The lease is not trusted any more.
+    NotSent,
+    /// The queue refused this one message.
+    Refused(PortError),
+    /// The whole call failed; it may have happened.
+    CallFailed(PortError),
 }
 
 impl Dispatcher {
@@ -140,11 +154,11 @@ impl Dispatcher {
             let mut batches = Vec::new();
             let mut rest = firings.into_iter().peekable();
             while rest.peek().is_some() {
-                batches.push((priority, rest.by_ref().take(BATCH).collect::<Vec<_>>()));
+                batches.push((priority, rest.by_ref().take(BATCH_OF_RUNS).collect::<Vec<_>>()));
             }
             batches
         });
-        let work: Vec<_> = batches.map(|(priority, batch)| self.batch(priority, batch, permission)).collect();
+        let work: Vec<_> = batches.map(|(priority, batch)| self.batch(bucket, priority, batch, permission)).collect();
         let results: Vec<_> = stream::iter(work).buffer_unordered(BATCHES_AT_ONCE).collect().await;
         let mut total = (0, false);
         for result in results {
@@ -159,9 +173,7 @@ impl Dispatcher {
         let job = match read {
             JobRead::Job(job) => job,
             JobRead::Unreadable(reason) => {
-                tracing::error!(job.id = %key, reason, "a job cannot be read and is quarantined: look at its item");
-                self.metrics.quarantined.increment(1);
-                self.ports.jobs.quarantine(&key, bucket, &reason).await?;
+                self.quarantine(&key, bucket, &reason).await?;
                 return Ok(None);
             }
         };
@@ -179,6 +191,13 @@ impl Dispatcher {
                 Ok(Some(firing))
             }
         }
+    }
+
+    /// Sets one job aside, so that it never stops the others.
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, reason: &str) -> Result<(), PortError> {
+        tracing::error!(job.id = %key, reason, "a job cannot be dispatched and is quarantined: look at its item");
+        self.metrics.quarantined.increment(1);
+        self.ports.jobs.quarantine(key, bucket, reason).await
     }
 
     /// Writes a run's row as skipped. False when the row is open: its run must be enqueued, the worker decides.
@@ -201,30 +220,53 @@ impl Dispatcher {
         }
     }
 
-    /// Enqueues up to ten runs, then advances those that the queue accepted.
+    /// Enqueues some runs, then advances those that the queue accepted, whatever became of the others.
     async fn batch(
         &self,
+        bucket: DueBucket,
         priority: Priority,
         batch: Vec<Firing>,
         permission: &dyn Permission,
     ) -> Result<(u64, bool), PortError> {
-        let results = {
-            let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-            if !permission.holds() {
-                return Ok((0, true));
-            }
-            let bodies: Vec<String> = batch.iter().map(|firing| firing.message.encode()).collect();
-            self.ports.queue.send(priority, &bodies).await?
-        };
+        let sends = batch.chunks(BATCH).map(|some| self.enqueue(priority, some, permission));
+        let results = futures::future::join_all(sends).await.into_iter().flatten();
         let now = self.clock.now();
-        let accepted = batch.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(firing, _)| firing);
-        let accepted: Vec<&Firing> = accepted.collect();
-        for firing in &accepted {
-            let lag = (now - firing.message.due_at).as_seconds_f64();
-            self.metrics.enqueued(priority, lag.max(0.0));
+        let (mut accepted, mut failed) = (Vec::with_capacity(batch.len()), None);
+        for (firing, sent) in batch.iter().zip(results) {
+            match sent {
+                Sent::Accepted => {
+                    let lag = (now - firing.message.due_at).as_seconds_f64();
+                    self.metrics.enqueued(priority, lag.max(0.0));
+                    accepted.push(firing);
+                }
+                // No other try will end better, and the jobs behind it must not wait for it.
+                Sent::Refused(PortError::Permanent(reason)) => {
+                    self.quarantine(&firing.way.key, bucket, &reason).await?;
+                }
+                Sent::Refused(error) | Sent::CallFailed(error) => failed = Some(error),
+                Sent::NotSent => {}
+            }
         }
         let all_moved = self.advance(&accepted).await?;
-        Ok((accepted.len() as u64, accepted.len() < batch.len() || !all_moved))
+        match failed {
+            Some(error) => Err(error),
+            None => Ok((accepted.len() as u64, accepted.len() < batch.len() || !all_moved)),
+        }
+    }
+
+    /// Sends up to ten messages, if the lease is trusted; says what came of each.
+    async fn enqueue(&self, priority: Priority, firings: &[Firing], permission: &dyn Permission) -> Vec<Sent> {
+        let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
+        if !permission.holds() {
+            return vec![Sent::NotSent; firings.len()];
+        }
+        let bodies: Vec<String> = firings.iter().map(|firing| firing.message.encode()).collect();
+        match self.ports.queue.send(priority, &bodies).await {
+            Ok(results) => {
+                results.into_iter().map(|result| result.map_or_else(Sent::Refused, |()| Sent::Accepted)).collect()
+            }
+            Err(error) => vec![Sent::CallFailed(error); firings.len()],
+        }
     }
 
     /// Moves jobs on. False when one of them stands elsewhere by now, or was not moved: the next read shows where it is.
