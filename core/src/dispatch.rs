@@ -17,6 +17,8 @@ pub enum Decision {
     Stale,
     /// The job is not active: take its entry out of the index.
     Unindex,
+    /// The job contradicts itself, for this reason: set it aside for a person.
+    Broken(String),
     /// Enqueue this message, then advance.
     Fire {
         /// To which queue.

@@ -194,12 +194,16 @@ impl Cursor {
         (self.0.0.max(last - 1)..=last).map(Minute)
     }
 
-    /// The cursor after a pass that began at `now` and left `oldest_left` undrained: never past that minute, never past
+    /// The cursor after `drained`, and all minutes before it, were found drained by a pass that began at `now`: never past
     /// `now` less the settle time, never back.
-    pub fn after_pass(self, now: DateTime<Utc>, oldest_left: Option<Minute>) -> Self {
-        let settled = Minute::of(now - SETTLE);
-        let limit = oldest_left.map_or(settled, |left| left.min(settled));
-        Cursor(self.0.max(limit))
+    pub fn after(self, drained: Minute, now: DateTime<Utc>) -> Self {
+        Cursor(self.0.max(drained.next().min(Minute::of(now - SETTLE))))
+    }
+
+    /// The cursor itself, or, if it stands where no cursor can stand at `now`, the last place where it can. A clock that
+    /// was ahead may have moved it there.
+    pub fn not_ahead_of(self, now: DateTime<Utc>) -> Self {
+        Cursor(self.0.min(Minute::of(now - SETTLE)))
     }
 }
 
@@ -231,9 +235,11 @@ mod tests {
     #[test]
     fn the_cursor_never_passes_the_settle_time_nor_an_undrained_minute() {
         let now = at(100 * 60 + 30);
-        assert_eq!(Cursor(Minute(50)).after_pass(now, None), Cursor(Minute(94)));
-        assert_eq!(Cursor(Minute(50)).after_pass(now, Some(Minute(60))), Cursor(Minute(60)));
-        assert_eq!(Cursor(Minute(97)).after_pass(now, None), Cursor(Minute(97)));
+        assert_eq!(Cursor(Minute(50)).after(Minute(100), now), Cursor(Minute(94)));
+        assert_eq!(Cursor(Minute(50)).after(Minute(59), now), Cursor(Minute(60)));
+        assert_eq!(Cursor(Minute(97)).after(Minute(100), now), Cursor(Minute(97)));
+        assert_eq!(Cursor(Minute(97)).not_ahead_of(now), Cursor(Minute(94)));
+        assert_eq!(Cursor(Minute(50)).not_ahead_of(now), Cursor(Minute(50)));
         assert_eq!(Cursor(Minute(98)).minutes(now).collect::<Vec<_>>(), [98, 99, 100].map(Minute));
         assert_eq!(Cursor(Minute(50)).latest_minutes(now).collect::<Vec<_>>(), [99, 100].map(Minute));
         assert_eq!(Cursor(Minute(100)).latest_minutes(now).collect::<Vec<_>>(), [100].map(Minute));

@@ -6,7 +6,7 @@
 use crate::job::{Job, JobState, RETENTION};
 use crate::message::Message;
 use crate::run::{RunRow, SkipReason};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 /// What the screen says of a message.
@@ -29,6 +29,8 @@ pub enum Screen {
         wait: Duration,
         /// Why, for metrics.
         why: PutBack,
+        /// Whether to wait longer with each delivery: what may take days must not use up the queue's deliveries.
+        grows: bool,
     },
     /// Nobody may drop or run it by himself: to the dead letters, with this reason.
     DeadLetter(&'static str),
@@ -56,8 +58,8 @@ impl PutBack {
     }
 }
 
-/// How long a message of a paused job is hidden.
-pub const PAUSED_WAIT: Duration = Duration::from_secs(60);
+/// How long a message of a paused job is hidden at first.
+const PAUSED_WAIT: Duration = Duration::from_secs(60);
 
 const JOB_OLDER_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -68,21 +70,22 @@ pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: D
         return Screen::DeadLetter("its job does not exist");
     };
     if job.generation < message.generation {
-        return Screen::PutBack { wait: JOB_OLDER_WAIT, why: PutBack::JobOlder };
+        return Screen::PutBack { wait: JOB_OLDER_WAIT, why: PutBack::JobOlder, grows: true };
     }
     if let Some(void_gen) = job.void_of(message.scheduled_at, message.generation) {
         let reason = if job.state == JobState::Cancelled { SkipReason::Cancelled } else { SkipReason::Superseded };
         return Screen::Void { void_gen, reason };
     }
-    if row.is_none() && message.first_enqueued_at + TimeDelta::from_std(RETENTION).unwrap_or_default() < now {
+    let age = (now - message.first_enqueued_at).to_std().unwrap_or_default();
+    if row.is_none() && age > RETENTION {
         return Screen::DeadLetter("it is older than the rows that would show whether it was done");
     }
     if job.state == JobState::Paused {
-        return Screen::PutBack { wait: PAUSED_WAIT, why: PutBack::Paused };
+        return Screen::PutBack { wait: PAUSED_WAIT, why: PutBack::Paused, grows: true };
     }
     if message.due_at > now {
         let wait = (message.due_at - now).to_std().unwrap_or_default().min(LONGEST_WAIT);
-        return Screen::PutBack { wait, why: PutBack::NotDue };
+        return Screen::PutBack { wait, why: PutBack::NotDue, grows: false };
     }
     if job.deadline(message.due_at).is_some_and(|deadline| now > deadline) {
         return Screen::Skip(SkipReason::Deadline);

@@ -7,7 +7,7 @@ use crate::due::{DueBucket, Shards};
 use crate::payload::{Handler, SmsPayload};
 use crate::priority::Priority;
 use crate::retry::RetryRule;
-use crate::schedule::{Schedule, ScheduleError, whole_second};
+use crate::schedule::{Anchor, Schedule, ScheduleError, whole_second};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -120,7 +120,7 @@ impl JobState {
 }
 
 /// What a person says of a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct JobSpec {
     /// Its identity.
     pub key: JobKey,
@@ -128,6 +128,8 @@ pub struct JobSpec {
     pub name: Option<String>,
     /// When.
     pub schedule: Schedule,
+    /// Whether the schedule's anchor was stated; neither stored nor compared.
+    pub anchor: Anchor,
     /// Which queue.
     pub priority: Priority,
     /// Who does the work.
@@ -192,7 +194,26 @@ pub enum JobError {
 /// The shortest time a run may be given to start.
 pub const SHORTEST_START_WITHIN_S: u32 = 10;
 
+impl PartialEq for JobSpec {
+    /// Compares what is stored.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { key, name, schedule, anchor: _, priority, handler, payload, retry, start_within_s } = self;
+        (key, name, schedule, priority) == (&other.key, &other.name, &other.schedule, &other.priority)
+            && (handler, payload, retry) == (&other.handler, &other.payload, &other.retry)
+            && *start_within_s == other.start_within_s
+    }
+}
+
 impl JobSpec {
+    /// Whether `existing` is what this asks for. Where no anchor was stated, any will do.
+    pub fn is_met_by(&self, existing: &JobSpec) -> bool {
+        let mut asked = self.clone();
+        if asked.anchor == Anchor::Implied {
+            asked.schedule = asked.schedule.anchored_as(&existing.schedule);
+        }
+        asked == *existing
+    }
+
     /// Checks everything a job must satisfy before it is stored.
     ///
     /// # Errors
@@ -359,6 +380,7 @@ mod tests {
             key: JobKey::new("bank", "c-1/bill").unwrap(),
             name: None,
             schedule: Schedule::parse(schedule, now).unwrap(),
+            anchor: Anchor::Stated,
             priority: Priority::Normal,
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },

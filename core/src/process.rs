@@ -1,5 +1,6 @@
 //! What every process of Punctual does at its edges: logs, ids, the signal to stop, and how it ends.
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -11,12 +12,14 @@ pub const EXIT_FAILED: u8 = 1;
 pub const EXIT_BAD_INPUT: u8 = 2;
 
 /// Sends logs to standard error: compact for a terminal, JSON with `PUNCTUAL_LOG_FORMAT=json`. `PUNCTUAL_LOG` filters,
-/// otherwise `default_filter` does. Foreign crates are held at INFO whatever the filter says: below that some of them
+/// otherwise `default_filter` does, with the SDK's search for settings held at ERROR: what it does not find, we say in
+/// one line of our own. Foreign crates are held at INFO whatever the filter says: below that some of them
 /// print what they send, phone numbers included. Does nothing if logs are already set up.
 pub fn init_logs(default_filter: &str) {
     use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
     use tracing_subscriber::prelude::*;
-    let chosen = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new(default_filter));
+    let chosen = EnvFilter::try_from_env("PUNCTUAL_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(format!("{default_filter},aws_config=error")));
     let discreet = filter_fn(|event| event.target().starts_with("punctual") || *event.level() <= tracing::Level::INFO);
     let filter = chosen.and(discreet);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(false);
@@ -28,6 +31,22 @@ pub fn init_logs(default_filter: &str) {
     } else {
         tracing_subscriber::registry().with(lines.compact().with_filter(filter)).try_init()
     };
+}
+
+/// Prints a text and a line end to standard output, or nothing if it is empty. A reader who has seen enough and is gone,
+/// as in `| head -1`, is no failure.
+///
+/// # Errors
+/// When standard output cannot be written otherwise.
+pub fn print_line(text: &str) -> std::io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// A fresh random token of 96 bits, as text.

@@ -208,6 +208,15 @@ pub struct RunRow {
 }
 
 impl RunRow {
+    /// Whether nothing can change it any more. A void row has not ended: a later generation may run its instant.
+    pub fn has_ended(&self) -> bool {
+        match self.status {
+            RunStatus::Running | RunStatus::Retrying => false,
+            RunStatus::Succeeded | RunStatus::Failed | RunStatus::Dead | RunStatus::Indeterminate => true,
+            RunStatus::Skipped => !self.reason.is_some_and(SkipReason::is_void),
+        }
+    }
+
     /// The start of the earliest attempt that may have reached the phone although no answer says so.
     pub fn first_unknown_at(&self) -> Option<DateTime<Utc>> {
         let unknown = |a: &&Attempt| matches!(a.class, Some(OutcomeClass::Unknown | OutcomeClass::Lost));

@@ -36,6 +36,16 @@ pub enum Schedule {
     Cron(CronExpression),
 }
 
+/// Whether a text states the anchor of its interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anchor {
+    /// It does, or its schedule needs none.
+    #[default]
+    Stated,
+    /// It does not: the anchor follows from when it was read, so the same text read later has another one.
+    Implied,
+}
+
 /// Why a schedule cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -98,9 +108,18 @@ impl Schedule {
     /// # Errors
     /// Says what was found and what to write instead.
     pub fn parse(text: &str, now: DateTime<Utc>) -> Result<Self, ScheduleError> {
+        Self::parse_with_anchor(text, now).map(|(schedule, _)| schedule)
+    }
+
+    /// The same, and whether the text states the anchor.
+    ///
+    /// # Errors
+    /// Says what was found and what to write instead.
+    pub fn parse_with_anchor(text: &str, now: DateTime<Utc>) -> Result<(Self, Anchor), ScheduleError> {
         let text = text.trim();
         let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let rest = rest.trim();
+        let mut anchored = Anchor::Stated;
         let schedule = match kind {
             "at" => Schedule::At(parse_instant(rest)?),
             "every" => {
@@ -111,9 +130,12 @@ impl Schedule {
                 let interval_s = parse_interval(interval.trim())?;
                 let anchor = match anchor {
                     Some(anchor) => anchor,
-                    None => TimeDelta::try_seconds(interval_s)
-                        .and_then(|interval| whole_second(now).checked_add_signed(interval))
-                        .ok_or_else(|| ScheduleError(format!("an interval of {interval_s}s is too long")))?,
+                    None => {
+                        anchored = Anchor::Implied;
+                        TimeDelta::try_seconds(interval_s)
+                            .and_then(|interval| whole_second(now).checked_add_signed(interval))
+                            .ok_or_else(|| ScheduleError(format!("an interval of {interval_s}s is too long")))?
+                    }
                 };
                 Schedule::Every { interval_s, anchor }
             }
@@ -127,7 +149,17 @@ impl Schedule {
             }
         };
         schedule.check()?;
-        Ok(schedule)
+        Ok((schedule, anchored))
+    }
+
+    /// This schedule, counted from the anchor of `other` where both have one.
+    pub fn anchored_as(self, other: &Schedule) -> Schedule {
+        match (self, other) {
+            (Schedule::Every { interval_s, .. }, Schedule::Every { anchor, .. }) => {
+                Schedule::Every { interval_s, anchor: *anchor }
+            }
+            (schedule, _) => schedule,
+        }
     }
 }
 
@@ -310,6 +342,15 @@ mod tests {
         assert_eq!(next("every 24h from 2026-12-05T09:00:00Z", "2026-12-01T00:00:00Z"), "2026-12-05T09:00:00Z");
         assert_eq!(next("every 24h from 2026-12-05T09:00:00Z", "2026-12-05T09:00:00Z"), "2026-12-06T09:00:00Z");
         assert_eq!(next("every 90m from 2026-12-05T09:00:00Z", "2026-12-05T11:59:59Z"), "2026-12-05T12:00:00Z");
+    }
+
+    #[test]
+    fn only_an_interval_without_from_has_an_implied_anchor() {
+        let anchor = |text| Schedule::parse_with_anchor(text, at("2026-11-29T00:00:00Z")).unwrap().1;
+        assert_eq!(anchor("every 24h"), Anchor::Implied);
+        for stated in ["every 24h from 2026-12-05T09:00:00Z", "at 2026-12-05T09:00:00Z", "cron 0 9 * * *"] {
+            assert_eq!(anchor(stated), Anchor::Stated, "{stated}");
+        }
     }
 
     proptest! {

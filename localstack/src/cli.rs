@@ -5,7 +5,7 @@ use crate::gateway::GatewayConfig;
 use crate::multicall::contained_program;
 use crate::stack::{Stack, StackConfig};
 use clap::{Args, Parser, Subcommand};
-use punctual_core::process::{EXIT_FAILED, EXIT_OK, fail, init_logs, stop_signal};
+use punctual_core::process::{EXIT_FAILED, EXIT_OK, fail, init_logs, print_line, stop_signal};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -92,7 +92,7 @@ async fn stack(args: StackArgs) -> anyhow::Result<()> {
     };
     let stack = Stack::start(config)?;
     for (name, value) in stack.exports() {
-        println!("export {name}={value}");
+        print_line(&format!("export {name}={value}"))?;
     }
     eprintln!("\nThe local stack is up. In another terminal, with these exports: `cargo punctual setup`,");
     eprintln!("`cargo punctual dispatch`, `cargo punctual-worker`, `cargo punctual jobs add --help`.");

@@ -1,6 +1,8 @@
 //! The words of the `punctual` command.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Cron at scale: jobs in DynamoDB, due runs to SQS.
@@ -51,22 +53,22 @@ pub struct DispatchArgs {
     #[arg(long, env = "PUNCTUAL_DISPATCH_ID", default_value = "scheduler")]
     pub id: String,
     /// After how many seconds without a renewal another copy may take a shard over.
-    #[arg(long, env = "PUNCTUAL_DISPATCH_LEASE_S", default_value_t = 10)]
+    #[arg(long, env = "PUNCTUAL_DISPATCH_LEASE_S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..=3_600))]
     pub lease_s: u64,
     /// Seconds between renewals of a lease.
-    #[arg(long, env = "PUNCTUAL_DISPATCH_RENEW_S", default_value_t = 3)]
+    #[arg(long, env = "PUNCTUAL_DISPATCH_RENEW_S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_200))]
     pub renew_s: u64,
     /// How many seconds earlier a copy stops trusting its own lease.
-    #[arg(long, env = "PUNCTUAL_DISPATCH_MARGIN_S", default_value_t = 2)]
+    #[arg(long, env = "PUNCTUAL_DISPATCH_MARGIN_S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub margin_s: u64,
     /// Milliseconds between two looks at the timetable.
-    #[arg(long, env = "PUNCTUAL_DISPATCH_TICK_MS", default_value_t = 1_000)]
+    #[arg(long, env = "PUNCTUAL_DISPATCH_TICK_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub tick_ms: u64,
     /// Entries of the due index read at a time.
-    #[arg(long, env = "PUNCTUAL_DISPATCH_PAGE", default_value_t = 500)]
+    #[arg(long, env = "PUNCTUAL_DISPATCH_PAGE", default_value_t = 500, value_parser = usize_in(1..=500))]
     pub page: usize,
     /// Calls to store and queues under way at once.
-    #[arg(long, env = "PUNCTUAL_DISPATCH_CALLS_IN_FLIGHT", default_value_t = 64)]
+    #[arg(long, env = "PUNCTUAL_DISPATCH_CALLS_IN_FLIGHT", default_value_t = 64, value_parser = usize_in(1..=1_000))]
     pub calls_in_flight: usize,
 }
 
@@ -133,7 +135,7 @@ pub struct ListArgs {
     #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
     pub tenant: String,
     /// Show at most this many.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = usize_in(1..=10_000))]
     pub limit: usize,
     /// One JSON object a line.
     #[arg(long)]
@@ -156,9 +158,43 @@ pub struct RunsListArgs {
     /// The job's id.
     pub job: String,
     /// Show at most this many.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = usize_in(1..=10_000))]
     pub limit: usize,
     /// One JSON object a line.
     #[arg(long)]
     pub json: bool,
+}
+
+fn usize_in(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::ErrorKind;
+
+    #[test]
+    fn every_number_out_of_its_range_is_refused() {
+        for words in [
+            "dispatch --lease-s 2",
+            "dispatch --lease-s 3601",
+            "dispatch --renew-s 0",
+            "dispatch --renew-s 18446744073709551615",
+            "dispatch --margin-s 601",
+            "dispatch --tick-ms 49",
+            "dispatch --page 501",
+            "dispatch --calls-in-flight 0",
+            "jobs list --limit 0",
+            "runs list c-1/bill --limit 10001",
+        ] {
+            let error = Cli::try_parse_from(["punctual"].into_iter().chain(words.split(' '))).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ValueValidation, "{words}: {error}");
+            assert_eq!(error.exit_code(), i32::from(punctual_core::process::EXIT_BAD_INPUT));
+            assert!(error.to_string().contains("is not in "), "{error}");
+        }
+        for words in ["dispatch --lease-s 3600 --page 500", "jobs list --limit 1", "runs list c-1/bill --limit 10000"] {
+            assert!(Cli::try_parse_from(["punctual"].into_iter().chain(words.split(' '))).is_ok(), "{words}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use punctual_core::job::{JobKey, JobSpec};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
-use punctual_core::process::{process_id, stop_signal};
+use punctual_core::process::{print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::Schedule;
 use std::fmt::Display;
@@ -38,6 +38,10 @@ fn bad(problem: impl Display) -> CommandError {
 
 fn failed(problem: impl Display) -> CommandError {
     CommandError::Failed(problem.to_string())
+}
+
+fn print(text: impl Display) -> Result<(), CommandError> {
+    print_line(&text.to_string()).map_err(|e| failed(format!("standard output cannot be written: {e}")))
 }
 
 /// Runs one command.
@@ -70,20 +74,35 @@ async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
     let made = schema::setup(&aws).await.map_err(failed)?;
     let ports = aws.ports();
     let wanted = Shards { urgent: args.urgent_shards, standard: args.standard_shards };
-    let shards = ports.control.init_shards(wanted).await.map_err(failed)?;
-    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
-    let cursor = Minute::of(SystemClock::new().now() - SETTLE);
-    for shard in shards.all() {
-        ports.leases.init(&LeaseId::Shard(shard), cursor).await.map_err(failed)?;
-    }
+    let shards = init_shards(&ports, wanted).await?;
     match made.as_slice() {
-        [] => println!("everything is there already"),
-        made => println!("made {}", made.join(", ")),
+        [] => print("everything is there already")?,
+        made => print(format_args!("made {}", made.join(", ")))?,
     }
     if shards != wanted {
-        println!("the shard counts stay as they are: {} urgent, {} standard", shards.urgent, shards.standard);
+        let Shards { urgent, standard } = shards;
+        print(format_args!("the shard counts stay as they are: {urgent} urgent, {standard} standard"))?;
     }
     Ok(())
+}
+
+/// Writes the cursors of all shards, and then the counts by which dispatch finds them: a setup that ends in between
+/// leaves no shard without a cursor. Returns the counts that hold: those of the first setup.
+async fn init_shards(ports: &Ports, wanted: Shards) -> Result<Shards, CommandError> {
+    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
+    let cursor = Minute::of(SystemClock::new().now() - SETTLE);
+    let mut shards = ports.control.shards().await.map_err(failed)?.unwrap_or(wanted);
+    loop {
+        for shard in shards.all() {
+            ports.leases.init(&LeaseId::Shard(shard), cursor).await.map_err(failed)?;
+        }
+        let stored = ports.control.init_shards(shards).await.map_err(failed)?;
+        if stored == shards {
+            return Ok(stored);
+        }
+        // Another setup was faster, with other counts. Counts never change, so this ends with the next turn.
+        shards = stored;
+    }
 }
 
 async fn dispatch(names: Names, args: DispatchArgs) -> Result<(), CommandError> {
@@ -115,10 +134,12 @@ async fn add(names: Names, args: AddArgs) -> Result<(), CommandError> {
         return Err(bad(format!("time zone `{}` is not supported yet: schedules are evaluated in UTC", args.tz)));
     }
     let clock = SystemClock::new();
+    let (schedule, anchor) = Schedule::parse_with_anchor(&args.schedule, clock.now()).map_err(bad)?;
     let spec = JobSpec {
         key: JobKey::new(&args.tenant, &args.id).map_err(bad)?,
         name: args.name,
-        schedule: Schedule::parse(&args.schedule, clock.now()).map_err(bad)?,
+        schedule,
+        anchor,
         priority: args.priority.parse().map_err(bad)?,
         handler: Handler::Sms,
         payload: SmsPayload { to: args.to, text: args.text },
@@ -131,14 +152,10 @@ async fn add(names: Names, args: AddArgs) -> Result<(), CommandError> {
     let key = spec.key.clone();
     match create_job(&*ports.jobs, &clock, &shards, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
-            let next = job.next_scheduled_at.map(|at| at.to_rfc3339()).unwrap_or_default();
-            println!("job {key} made; its first run is due at {next}");
-            Ok(())
+            let next = job.next_scheduled_at.map(listing::instant).unwrap_or_default();
+            print(format_args!("job {key} made; its first run is due at {next}"))
         }
-        Created::Same => {
-            println!("job {key} is there already, the same");
-            Ok(())
-        }
+        Created::Same => print(format_args!("job {key} is there already, the same")),
         Created::Different => {
             Err(failed(format!("job {key} is there already, with another content; it was left as it is")))
         }
@@ -161,11 +178,10 @@ async fn import_file(names: Names, args: ImportArgs) -> Result<(), CommandError>
     let report = import::import(&*ports.jobs, &clock, &shards, specs, &user(), || bar.inc(1)).await;
     bar.finish_and_clear();
     let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
-    println!(
+    print(format_args!(
         "{name}: {} jobs made, {} there already, {} there with another content and left as they are",
         report.created, report.same, report.different
-    );
-    Ok(())
+    ))
 }
 
 async fn list_jobs(names: Names, args: ListArgs) -> Result<(), CommandError> {
@@ -182,7 +198,7 @@ async fn list_jobs(names: Names, args: ListArgs) -> Result<(), CommandError> {
     let more = jobs.len() > args.limit || after.is_some();
     jobs.truncate(args.limit);
     jobs.sort_by(|a, b| a.0.cmp(&b.0));
-    println!("{}", listing::jobs(&jobs, args.json));
+    print(listing::jobs(&jobs, args.json))?;
     if more {
         eprintln!("there are more: raise --limit");
     }
@@ -193,8 +209,7 @@ async fn list_runs(names: Names, args: RunsListArgs) -> Result<(), CommandError>
     let key = JobKey::new(&args.tenant, &args.job).map_err(bad)?;
     let ports = open(names).await?.ports();
     let rows = ports.runs.list(&key, args.limit).await.map_err(failed)?;
-    println!("{}", listing::runs(&rows, args.json));
-    Ok(())
+    print(listing::runs(&rows, args.json))
 }
 
 fn user() -> String {

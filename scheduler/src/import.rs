@@ -1,7 +1,8 @@
 //! `punctual jobs import`: a CSV file of reminders, read whole before the first job is made.
 //!
 //! A file with any unreadable row imports nothing. Importing a file twice, or again after an interruption, makes each
-//! job once. No error ever shows a phone number or a text.
+//! job once. An error says where something is wrong and what was expected, never what was found: where columns are
+//! shifted, any of them may hold a phone number or a text.
 
 use crate::operations::{Created, create_job};
 use chrono::{DateTime, Utc};
@@ -12,7 +13,7 @@ use punctual_core::job::{JobKey, JobSpec};
 use punctual_core::payload::{Handler, SmsPayload, check_e164};
 use punctual_core::ports::JobStore;
 use punctual_core::retry::RetryRule;
-use punctual_core::schedule::Schedule;
+use punctual_core::schedule::{SHORTEST_INTERVAL_S, Schedule};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::io::Read;
@@ -99,30 +100,57 @@ pub fn read_jobs(name: &str, csv: impl Read, tenant: &str, now: DateTime<Utc>) -
 }
 
 fn job_of(row: Row, tenant: &str, now: DateTime<Utc>) -> Result<JobSpec, (&'static str, String)> {
-    let customer = row.customer;
-    if customer.is_empty() || row.kind.is_empty() {
-        let column = if customer.is_empty() { "customer" } else { "kind" };
-        return Err((column, "is empty: expected letters, digits and `._-`".into()));
-    }
-    let key = JobKey::new(tenant, &format!("{customer}/{}", row.kind)).map_err(|e| ("customer", e))?;
-    check_e164(&row.phone).map_err(|e| ("phone", e))?;
-    let priority = row.priority.parse().map_err(|e| ("priority", e))?;
-    let schedule = Schedule::parse(&row.schedule, now).map_err(|e| ("schedule", e.to_string()))?;
+    let key = key_of(tenant, &row.customer, &row.kind)?;
+    check_e164(&row.phone).map_err(|expected| ("phone", expected))?;
+    let priority =
+        row.priority.parse().map_err(|_| ("priority", "expected `urgent`, `normal` or `bulk`".to_owned()))?;
+    let (schedule, anchor) =
+        Schedule::parse_with_anchor(&row.schedule, now).map_err(|_| ("schedule", expected_schedule(&row.schedule)))?;
     if row.template.contains("{{") || row.template.contains("{%") {
         return Err(("template", "holds a variable: write the finished text, variables are not supported yet".into()));
     }
-    let spec = JobSpec {
+    let payload = SmsPayload { to: row.phone, text: row.template };
+    payload.check().map_err(|e| ("template", format!("{e}; expected a finished text, such as `Your bill is due`")))?;
+    Ok(JobSpec {
         key,
         name: None,
         schedule,
+        anchor,
         priority,
         handler: Handler::Sms,
-        payload: SmsPayload { to: row.phone, text: row.template },
+        payload,
         retry: RetryRule::default(),
         start_within_s: None,
+    })
+}
+
+fn key_of(tenant: &str, customer: &str, kind: &str) -> Result<JobKey, (&'static str, String)> {
+    let expected = |column, example| {
+        let text = format!(
+            "expected letters, digits and `._-`, at most 127 in customer and kind together, such as `{example}`"
+        );
+        (column, text)
     };
-    spec.check().map_err(|e| ("template", e.to_string()))?;
-    Ok(spec)
+    JobKey::new(tenant, customer).map_err(|_| expected("customer", "c-10001"))?;
+    JobKey::new(tenant, kind).map_err(|_| expected("kind", "bill"))?;
+    JobKey::new(tenant, &format!("{customer}/{kind}")).map_err(|_| expected("customer", "c-10001"))
+}
+
+/// What to write in place of a schedule that cannot be read. Looks at its first word only.
+fn expected_schedule(found: &str) -> String {
+    match found.split_whitespace().next() {
+        Some("at") => "expected an instant with whole seconds and an offset, such as `at 2026-12-05T09:00:00Z`".into(),
+        Some("every") => format!(
+            "expected an interval of at least {SHORTEST_INTERVAL_S}s, such as `every 24h` or `every 24h from \
+             2026-12-05T09:00:00Z`"
+        ),
+        Some("cron") => {
+            "expected five Unix cron fields in UTC that fire at some time, such as `cron 0 9 * * 1-5`".into()
+        }
+        _ => "expected `at 2026-12-05T09:00:00Z`, `every 24h`, `every 24h from 2026-12-05T09:00:00Z` or `cron 0 9 * * \
+              1-5`"
+            .into(),
+    }
 }
 
 /// A csv error without the data that it quotes.
@@ -151,7 +179,7 @@ pub struct ImportReport {
 /// Makes the jobs; `done` is called after each.
 ///
 /// # Errors
-/// The first job that could not be stored. Those before it are; importing again goes on from there.
+/// The first job that could not be stored, after several tries. Those before it are; importing again goes on from there.
 pub async fn import(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
@@ -202,15 +230,22 @@ mod tests {
         let good = "c-1,+447700900123,bill,normal,every 24h,Due today\n";
         for (row, expected) in [
             ("c-2,07700900123,bill,normal,every 24h,Due\n", "r.csv, line 3, column phone: a phone number is"),
-            ("c-2,+447700900123,bill,soon,every 24h,Due\n", "r.csv, line 3, column priority: `soon` is not a priority"),
-            ("c-2,+447700900123,bill,normal,daily,Due\n", "r.csv, line 3, column schedule: `daily` is not a schedule"),
+            ("c-2,+447700900123,bill,soon,every 24h,Due\n", "r.csv, line 3, column priority: expected `urgent`"),
+            ("c-2,+447700900123,bill,normal,daily,Due\n", "r.csv, line 3, column schedule: expected `at 2026"),
+            (
+                "c-2,+447700900123,bill,normal,cron 0 9 * * 8,Due\n",
+                "r.csv, line 3, column schedule: expected five Unix cron fields",
+            ),
+            ("c-2,+447700900123,bill,normal,every 5s,Due\n", "r.csv, line 3, column schedule: expected an interval of"),
+            ("c-2,+447700900123,bill,normal,at noon,Due\n", "r.csv, line 3, column schedule: expected an instant"),
+            ("c-2,+447700900123,,normal,every 24h,Due\n", "r.csv, line 3, column kind: expected letters"),
             ("c-2,+447700900123,bill,normal,every 24h,\n", "r.csv, line 3, column template: the text is empty"),
             (
                 "c-2,+447700900123,bill,normal,every 24h,Dear {{ name }}\n",
                 "r.csv, line 3, column template: holds a variable",
             ),
-            (",+447700900123,bill,normal,every 24h,Due\n", "r.csv, line 3, column customer: is empty"),
-            ("c 2,+447700900123,bill,normal,every 24h,Due\n", "r.csv, line 3, column customer: job id"),
+            (",+447700900123,bill,normal,every 24h,Due\n", "r.csv, line 3, column customer: expected letters"),
+            ("c 2,+447700900123,bill,normal,every 24h,Due\n", "r.csv, line 3, column customer: expected letters"),
             (
                 "c-1,+447700900123,bill,normal,every 24h,Due\n",
                 "r.csv, line 3, column customer: customer and kind are the same as in line 2",
@@ -222,6 +257,37 @@ mod tests {
             assert!(found[0].starts_with(expected), "{}", found[0]);
             assert!(!found[0].contains("7700"), "{}", found[0]);
         }
+    }
+
+    #[test]
+    fn no_problem_shows_what_was_found_in_whatever_column_it_stands() {
+        let cells = ["c-2", "+447700900123", "bill", "normal", "every 24h", "Zoe owes Banque Rivage"];
+        let mut refused = 0;
+        for personal in [1, 5] {
+            for other in 0..cells.len() {
+                let mut swapped = cells;
+                swapped.swap(personal, other);
+                // The schedule's own words before it must not bring it to light either.
+                let mut begun = swapped.map(String::from);
+                for word in ["", "at ", "every ", "every 24h from ", "cron "] {
+                    begun[4] = format!("{word}{}", swapped[4]);
+                    let rows = format!("{HEADER}{}\n", begun.join(","));
+                    let Err(found) = read_jobs("r.csv", rows.as_bytes(), "bank", now()) else { continue };
+                    refused += 1;
+                    let found = found.join("\n");
+                    assert!(found.starts_with("r.csv, line 2, column "), "{found}");
+                    assert!(!found.contains("7700") && !found.contains("Zoe") && !found.contains("Rivage"), "{found}");
+                }
+            }
+        }
+        assert!(refused > 50, "{refused}");
+    }
+
+    #[test]
+    fn customer_and_kind_fit_into_a_job_id_together() {
+        let row = |bytes: usize| format!("{},+447700900123,bill,normal,every 24h,Due\n", "c".repeat(bytes));
+        assert!(read_jobs("r.csv", format!("{HEADER}{}", row(123)).as_bytes(), "bank", now()).is_ok());
+        assert!(problems(&row(124))[0].contains("column customer: expected letters, digits and `._-`, at most 127"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use comfy_table::{Table, presets};
 use punctual_core::job::JobKey;
 use punctual_core::ports::JobRead;
 use punctual_core::run::RunRow;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Jobs as text.
@@ -57,7 +58,7 @@ pub fn runs(rows: &[RunRow], as_json: bool) -> String {
     }
     let mut table = table(&["run", "status", "due", "started", "attempts", "why"]);
     for row in rows {
-        let reason = row.reason.map(|r| format!("{r:?}").to_lowercase());
+        let reason = row.reason.map(word);
         table.add_row([
             row.id.run_key.to_string(),
             row.status.as_str().to_owned(),
@@ -80,6 +81,34 @@ fn lines(values: impl Iterator<Item = Value>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join("\n")
 }
 
-fn instant(at: DateTime<Utc>) -> String {
+/// The word by which a value goes in JSON: tables say the same.
+fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// An instant as everything here shows it: `2026-12-05T09:00:00Z`.
+pub(crate) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::run::SkipReason;
+
+    #[test]
+    fn tables_say_the_words_of_json() {
+        assert_eq!(word(SkipReason::Deadline), "deadline");
+        assert_eq!(instant(DateTime::UNIX_EPOCH), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn an_empty_json_listing_is_empty() {
+        assert_eq!(jobs(&[], true), "");
+        assert_eq!(runs(&[], true), "");
+        assert!(!jobs(&[], false).is_empty());
+    }
 }

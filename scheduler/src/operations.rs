@@ -1,11 +1,19 @@
 //! What people do to jobs, over the ports: the command line uses it, and every later surface will.
 
+use chrono::{DateTime, Utc};
 use punctual_core::clock::Clock;
-use punctual_core::due::{DueBucket, Shards};
+use punctual_core::due::{DueBucket, Minute, SETTLE, Shards};
 use punctual_core::error::PortError;
 use punctual_core::job::{Advanced, Job, JobError, JobSpec, JobState, NextFiring};
-use punctual_core::ports::{AdvanceFrom, Create, JobRead, JobStore};
+use punctual_core::ports::{AdvanceFrom, Create, JobRead, JobStore, PortResult};
 use punctual_core::process::random_token;
+use std::future::Future;
+use std::time::Duration;
+
+/// Tries of a call after its first.
+const RETRIES: u32 = 5;
+/// Pause before the first of them; each further pause is twice the one before, 6.2 s in all.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why an operation did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -29,10 +37,11 @@ pub enum Created {
     Different,
 }
 
-/// Makes a job; the first run time is worked out before this returns. Making it twice makes it once.
+/// Makes a job; the first run time is worked out before this returns. Making it twice makes it once, also where the
+/// anchor of its interval follows from the time of making: the first one stays.
 ///
 /// # Errors
-/// When the specification is refused, or the store fails.
+/// When the specification is refused, or the store still fails after several tries.
 pub async fn create_job(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
@@ -45,22 +54,57 @@ pub async fn create_job(
     let began = clock.monotonic();
     let job = Job::create(spec, clock.now(), shards, None, random_token(), by)
         .map_err(|error| OperationError::Refused(key.clone(), error))?;
-    match jobs.create(&job).await.map_err(store)? {
-        Create::Created => {}
-        Create::Exists(existing) => {
-            return Ok(match *existing {
-                JobRead::Job(existing) if existing.spec == job.spec => Created::Same,
-                _ => Created::Different,
-            });
+    // Always the same job: its edit token tells a write whose answer was lost from somebody else's.
+    match insist(|| jobs.create(&job)).await.map_err(store)? {
+        Create::Created => {
+            if DueBucket::is_stale_after(clock.monotonic() - began) {
+                put_into_present_bucket(jobs, clock, &job).await.map_err(store)?;
+            }
+            Ok(Created::New(Box::new(job)))
         }
+        Create::Exists(existing) => match *existing {
+            JobRead::Job(existing) if job.spec.is_met_by(&existing.spec) => {
+                if may_be_left_behind(&existing, clock.now()) {
+                    put_into_present_bucket(jobs, clock, &existing).await.map_err(store)?;
+                }
+                Ok(Created::Same)
+            }
+            _ => Ok(Created::Different),
+        },
     }
-    if DueBucket::is_stale_after(clock.monotonic() - began) {
-        put_into_present_bucket(jobs, clock, &job).await.map_err(store)?;
-    }
-    Ok(Created::New(Box::new(job)))
 }
 
-/// The process stood still during the write: the job's minute may have been left behind by its reader.
+/// Makes a call until it is answered: up to six times, with growing pauses, where another try can help. A throttled or
+/// restarting store comes back within seconds, and a file of 100,000 jobs should not end at one lost answer.
+async fn insist<T, C>(call: impl Fn() -> C) -> PortResult<T>
+where
+    C: Future<Output = PortResult<T>>,
+{
+    for pause in pauses() {
+        match call().await {
+            Err(error) if error.may_pass() => {
+                tracing::debug!(class = error.class(), %error, "the store failed; the call is made again");
+                tokio::time::sleep(pause).await;
+            }
+            answer => return answer,
+        }
+    }
+    call().await
+}
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    (0..RETRIES).map(|n| FIRST_PAUSE * 2u32.pow(n))
+}
+
+/// Whether a job that was made before may sit in a minute that its reader has passed: who made it may have died between
+/// a slow write and the second one that puts it into the present minute. Moving a job that is only late does no harm.
+fn may_be_left_behind(job: &Job, now: DateTime<Utc>) -> bool {
+    let oldest_safe = Minute::of(now - SETTLE / 2);
+    job.state == JobState::Active && job.due_bucket.is_some_and(|bucket| bucket.minute < oldest_safe)
+}
+
+/// Puts a job whose minute may have been left behind by its reader where readers look. Whoever moved it since has done
+/// so already.
 async fn put_into_present_bucket(jobs: &dyn JobStore, clock: &dyn Clock, job: &Job) -> Result<(), PortError> {
     let (Some(scheduled_at), Some(due_at), Some(bucket)) = (job.next_scheduled_at, job.next_due_at, job.due_bucket)
     else {
@@ -70,5 +114,75 @@ async fn put_into_present_bucket(jobs: &dyn JobStore, clock: &dyn Clock, job: &J
     let next = NextFiring { scheduled_at, due_at, bucket };
     let to = Advanced { state: JobState::Active, next: Some(next), expires_at: None };
     let from = AdvanceFrom { next_scheduled_at: scheduled_at, version: job.version };
-    jobs.advance(&job.spec.key, &from, &to).await.map(|_| ())
+    insist(|| jobs.advance(&job.spec.key, &from, &to)).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chrono::TimeDelta;
+    use punctual_core::job::JobKey;
+    use punctual_core::payload::{Handler, SmsPayload};
+    use punctual_core::priority::Priority;
+    use punctual_core::retry::RetryRule;
+    use punctual_core::schedule::Schedule;
+
+    fn at(s: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_790_000_000 + s, 0).unwrap()
+    }
+
+    fn spec(schedule: &str, read_at: DateTime<Utc>) -> JobSpec {
+        let (schedule, anchor) = Schedule::parse_with_anchor(schedule, read_at).unwrap();
+        JobSpec {
+            key: JobKey::new("bank", "c-1/bill").unwrap(),
+            name: None,
+            schedule,
+            anchor,
+            priority: Priority::Normal,
+            handler: Handler::Sms,
+            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            retry: RetryRule::default(),
+            start_within_s: None,
+        }
+    }
+
+    #[test]
+    fn an_interval_without_an_anchor_is_the_same_job_whenever_it_is_read() {
+        let first = spec("every 24h", at(0));
+        let again = spec("every 24h", at(5_000));
+        assert_ne!(first.schedule, again.schedule);
+        assert!(again.is_met_by(&first));
+        assert!(!spec("every 12h", at(0)).is_met_by(&first));
+        assert!(!spec("cron 0 9 * * *", at(0)).is_met_by(&first));
+        let mut other_text = again.clone();
+        other_text.payload.text = "Your last bill is due".into();
+        assert!(!other_text.is_met_by(&first));
+    }
+
+    #[test]
+    fn a_stated_anchor_is_part_of_the_job() {
+        let first = spec("every 24h from 2026-12-05T09:00:00Z", at(0));
+        assert!(spec("every 24h from 2026-12-05T09:00:00Z", at(5_000)).is_met_by(&first));
+        assert!(!spec("every 24h from 2026-12-05T10:00:00Z", at(0)).is_met_by(&first));
+        assert!(spec("every 24h", at(0)).is_met_by(&first), "who states no anchor takes any");
+    }
+
+    #[test]
+    fn only_an_active_job_in_a_minute_long_past_may_be_left_behind() {
+        let mut job =
+            Job::create(spec("every 1h", at(0)), at(0), &Shards::default(), None, "t".into(), "test").unwrap();
+        let minute = job.due_bucket.unwrap().minute.start();
+        assert!(!may_be_left_behind(&job, at(0)));
+        assert!(!may_be_left_behind(&job, minute + SETTLE / 2 + TimeDelta::seconds(59)));
+        let late = minute + SETTLE / 2 + TimeDelta::seconds(60);
+        assert!(may_be_left_behind(&job, late));
+        job.state = JobState::Paused;
+        assert!(!may_be_left_behind(&job, late));
+    }
+
+    #[test]
+    fn a_call_is_made_again_five_times_with_growing_pauses() {
+        let ms: Vec<_> = pauses().map(|pause| pause.as_millis()).collect();
+        assert_eq!(ms, [200, 400, 800, 1_600, 3_200]);
+    }
 }

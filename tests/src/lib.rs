@@ -1,16 +1,20 @@
 //! Tests over the whole of Punctual: what they share.
 //!
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
-//! process that a fault crashes is started again, as an operator's platform would.
+//! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
+//! a port.
+
+pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::clock::{Clock, TokioClock};
-use punctual_core::due::{Minute, Shards};
+use punctual_core::due::{Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec};
 use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
+use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::payload::{Handler, SmsPayload};
-use punctual_core::ports::Ports;
+use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::process_id;
 use punctual_core::rate::share;
@@ -22,12 +26,17 @@ use punctual_scheduler::operations::{Created, create_job};
 use punctual_worker::service as worker;
 use punctual_worker::settings::WorkSettings;
 use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Changes the ports of a process, to take a guard away.
 pub type PortChange = Arc<dyn Fn(Ports) -> Ports + Send + Sync>;
+
+type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A world in memory and the processes in it.
 pub struct Town {
@@ -43,6 +52,43 @@ pub struct Town {
     pub work: WorkSettings,
     change: PortChange,
     processes: JoinSet<()>,
+}
+
+/// Virtual time as seen by a host whose wall clock can be set wrong; its monotonic clock goes on as all others do.
+pub struct WrongClock {
+    right: Arc<dyn Clock>,
+    ahead_ms: AtomicI64,
+}
+
+impl WrongClock {
+    /// Sets the wall clock this far ahead of the right time; negative = behind.
+    pub fn set_ahead(&self, by: TimeDelta) {
+        self.ahead_ms.store(by.num_milliseconds(), Ordering::Release);
+    }
+}
+
+impl Clock for WrongClock {
+    fn now(&self) -> DateTime<Utc> {
+        self.right.now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Acquire))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.right.monotonic()
+    }
+}
+
+/// A process that can be told to stop in order. A fault that crashes it ends it; nobody starts it again.
+pub struct Stoppable {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Duration>,
+}
+
+impl Stoppable {
+    /// Tells it to stop, as SIGTERM does. Its end, by the monotonic clock, is what the handle gives.
+    pub fn tell(self) -> JoinHandle<Duration> {
+        self.stop.send(()).expect("it is running");
+        self.ended
+    }
 }
 
 /// The first instant of every test: a Monday.
@@ -79,6 +125,7 @@ pub fn reminder(id: &str, schedule: &str) -> JobSpec {
         key: JobKey::new("bank", id).expect("a valid id"),
         name: None,
         schedule: Schedule::parse(schedule, start_of_time()).expect("a valid schedule"),
+        anchor: punctual_core::schedule::Anchor::Stated,
         priority: Priority::Normal,
         handler: Handler::Sms,
         payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
@@ -110,7 +157,8 @@ impl Town {
         let ports = world.ports();
         ports.control.init_shards(shards).await.expect("memory does not fail");
         for shard in shards.all() {
-            ports.leases.init(&LeaseId::Shard(shard), Minute::of(at(0))).await.expect("memory does not fail");
+            // As `punctual setup` does.
+            ports.leases.init(&LeaseId::Shard(shard), Minute::of(at(0) - SETTLE)).await.expect("memory does not fail");
         }
         Town { world, clock, plan, shards, work: work_settings(), change, processes: JoinSet::new() }
     }
@@ -122,9 +170,44 @@ impl Town {
         assert!(matches!(created, Ok(Created::New(_))), "{created:?}");
     }
 
+    /// The message of a job's run, as dispatch would write it now.
+    pub fn message(&self, id: &str, scheduled_at: DateTime<Utc>) -> Message {
+        let run = run_of(id, scheduled_at);
+        let job = self.world.job(&run.job_key).expect("the job is there");
+        Message {
+            v: MESSAGE_VERSION,
+            job_key: run.job_key,
+            run_key: run.run_key,
+            generation: job.generation,
+            scheduled_at,
+            due_at: scheduled_at,
+            first_enqueued_at: self.clock.now(),
+            scheduler: "by hand".into(),
+        }
+    }
+
+    /// Puts messages into their job's queue without a scheduler.
+    pub async fn send(&self, messages: &[Message]) {
+        for message in messages {
+            let job = self.world.job(&message.job_key).expect("the job is there");
+            let sent = self.world.ports().queue.send(job.spec.priority, &[message.encode()]).await;
+            assert_eq!(sent, Ok(vec![Ok(())]));
+        }
+    }
+
+    /// A clock that agrees with all others until it is set.
+    pub fn wrong_clock(&self) -> Arc<WrongClock> {
+        Arc::new(WrongClock { right: self.clock.clone(), ahead_ms: AtomicI64::new(0) })
+    }
+
     /// Starts a scheduler that is started again when it crashes.
     pub fn start_scheduler(&mut self, name: &str) {
-        let (clock, shards) = (self.clock.clone(), self.shards);
+        self.start_scheduler_by(self.clock.clone(), name);
+    }
+
+    /// Starts such a scheduler on a host with this clock.
+    pub fn start_scheduler_by(&mut self, clock: Arc<dyn Clock>, name: &str) {
+        let shards = self.shards;
         self.supervise(name, move |ports, _, id| {
             scheduler::run(ports, clock.clone(), shards, DispatchSettings::default(), id, pending())
         });
@@ -134,13 +217,52 @@ impl Town {
     pub fn start_worker(&mut self, name: &str) {
         let (clock, settings) = (self.clock.clone(), self.work.clone());
         self.supervise(name, move |ports, gateway, id| {
-            worker::run(ports, gateway, clock.clone(), settings.clone(), id, pending())
+            let (clock, settings) = (clock.clone(), settings.clone());
+            async move {
+                worker::run(ports, gateway, clock, settings, id, pending()).await;
+            }
         });
+    }
+
+    /// Starts a scheduler that can be told to stop.
+    pub fn start_stoppable_scheduler(&self, name: &str) -> Stoppable {
+        let (clock, shards) = (self.clock.clone(), self.shards);
+        self.stoppable(name, move |ports, _, id, stop| {
+            scheduler::run(ports, clock, shards, DispatchSettings::default(), id, stop)
+        })
+    }
+
+    /// Starts a worker that can be told to stop.
+    pub fn start_stoppable_worker(&self, name: &str) -> Stoppable {
+        let (clock, settings) = (self.clock.clone(), self.work.clone());
+        self.stoppable(name, move |ports, gateway, id, stop| work(ports, gateway, clock, settings, id, stop))
+    }
+
+    fn stoppable<F, R>(&self, name: &str, service: F) -> Stoppable
+    where
+        F: FnOnce(Ports, Arc<dyn Gateway>, String, Stop) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, stopped) = oneshot::channel();
+        let faults = Faults::new(&self.plan, name);
+        let ports = (self.change)(faults.wrap(self.world.ports()));
+        let gateway = faults.wrap_gateway(self.world.gateway());
+        let (clock, id) = (self.clock.clone(), process_id(name));
+        let ended = tokio::spawn(async move {
+            // A test that drops the handle has no use for the process any more: that stops it too.
+            let stop: Stop = Box::pin(async move { stopped.await.unwrap_or_default() });
+            tokio::select! {
+                () = service(ports, gateway, id, stop) => {}
+                () = faults.crashed() => {}
+            }
+            clock.monotonic()
+        });
+        Stoppable { stop, ended }
     }
 
     fn supervise<F, R>(&mut self, name: &str, service: F)
     where
-        F: Fn(Ports, Arc<dyn punctual_core::ports::Gateway>, String) -> R + Send + 'static,
+        F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
         let (world, plan, change, name) = (self.world.clone(), self.plan.clone(), self.change.clone(), name.to_owned());
@@ -157,9 +279,12 @@ impl Town {
         });
     }
 
-    /// Ends all processes, as a power cut would.
+    /// Ends all processes, as a power cut would. None of them may have broken before.
     pub async fn stop(&mut self) {
-        self.processes.shutdown().await;
+        self.processes.abort_all();
+        while let Some(ended) = self.processes.join_next().await {
+            assert!(!ended.is_err_and(|error| error.is_panic()), "a process broke");
+        }
     }
 
     /// Lets virtual time pass until something holds, or `seconds` have gone by; says whether it holds.
@@ -173,4 +298,17 @@ impl Town {
         }
         true
     }
+}
+
+/// A worker, none of whose own loops may break.
+async fn work(
+    ports: Ports,
+    gateway: Arc<dyn Gateway>,
+    clock: Arc<dyn Clock>,
+    settings: WorkSettings,
+    id: String,
+    stop: impl Future<Output = ()>,
+) {
+    let ended = worker::run(ports, gateway, clock, settings, id, stop).await;
+    assert_eq!(ended, worker::Ended::InOrder);
 }

@@ -355,6 +355,7 @@ mod index_lag {
             key: JobKey::new("bank", "c-1/bill").unwrap(),
             name: None,
             schedule: Schedule::parse("every 1h", start()).unwrap(),
+            anchor: punctual_core::schedule::Anchor::Stated,
             priority: Priority::Normal,
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },

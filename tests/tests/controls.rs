@@ -45,7 +45,7 @@ async fn three_copies(change: PortChange) -> World {
 async fn with_leases_three_copies_enqueue_every_run_once() {
     let world = three_copies(unchanged()).await;
     let enqueued = world.enqueued();
-    let distinct: BTreeSet<_> = enqueued.iter().map(|e| &e.body).collect();
+    let distinct: BTreeSet<_> = enqueued.iter().filter_map(|e| e.message.as_ref().map(|m| m.run_id())).collect();
     assert_eq!((enqueued.len(), distinct.len()), (JOBS, JOBS));
     for name in COPIES {
         let mine =

@@ -1,13 +1,14 @@
 //! What dispatch does when copies come and go and when jobs are not as they should be, in memory and in virtual time.
 
-use punctual_core::due::Shards;
+use punctual_core::due::{Minute, Shards};
 use punctual_core::job::JobState;
-use punctual_core::memory::{Fault, FaultPlan, Point};
+use punctual_core::lease::{Lease, LeaseId};
+use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
 use punctual_core::ports::Replace;
 use punctual_core::run::{RunStatus, SkipReason};
-use punctual_scheduler::dispatch::{DispatchSettings, service};
+use punctual_tests::watch::due_reads;
 use punctual_tests::{Town, at, reminder, run_of};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,25 +41,39 @@ async fn the_shards_of_a_dead_copy_move_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_stops_in_order_hands_over_at_once() {
-    let town = Town::new(Shards { urgent: 1, standard: 3 }).await;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let settings = DispatchSettings::default();
-    let first = tokio::spawn(service::run(
-        town.world.ports(),
-        town.clock.clone(),
-        town.shards,
-        settings,
-        "first".into(),
-        async {
-            let _ = stopped.await;
-        },
-    ));
+    let (change, reads) = due_reads();
+    let town = Town::with(Shards { urgent: 1, standard: 3 }, FaultPlan::default(), change).await;
+    let first = town.start_stoppable_scheduler("first");
     assert!(town.until(20, |_| owners(&town).len() == 1).await);
-    stop.send(()).expect("it is running");
-    first.await.expect("it ends in order");
+    // Longer than a minute is read again, so that the cursors leave the place where they were put at first.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let second = town.start_stoppable_scheduler("second");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(owners(&town).iter().all(|owner| owner.starts_with("first")), "nobody is robbed of his shards");
+
+    first.tell().await.expect("it ends in order");
     assert!(owners(&town).is_empty());
-    assert!(!town.world.leases().iter().any(|l| l.id.to_string().starts_with("copy/")), "its registration is gone too");
-    assert!(town.world.leases().iter().all(|l| l.cursor.is_some()), "the next one goes on from its cursors");
+    let left = town.world.leases();
+    assert!(!left.iter().any(|l| l.id.to_string().starts_with("copy/first")), "its registration is gone too");
+    let left: BTreeMap<LeaseId, Minute> = left.into_iter().filter_map(|l| Some((l.id, l.cursor?))).collect();
+    assert_eq!(left.len(), 4);
+    assert!(left.values().all(|cursor| *cursor > Minute::of(at(0))), "the cursors have moved: {left:?}");
+    reads.clear();
+
+    // A renewal time, and the second in which it falls.
+    let holds_all = |world: &World| {
+        let owner_is_second = |l: &Lease| l.owner.as_ref().is_some_and(|owner| owner.starts_with("second"));
+        world.leases().iter().filter(|l| owner_is_second(l)).count() == 4 + 1
+    };
+    assert!(town.until(4, holds_all).await, "{:?}", town.world.leases());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mut oldest: BTreeMap<LeaseId, Minute> = BTreeMap::new();
+    for bucket in reads.all() {
+        let from = oldest.entry(LeaseId::Shard(bucket.shard)).or_insert(bucket.minute);
+        *from = bucket.minute.min(*from);
+    }
+    assert_eq!(oldest, left, "the next one goes on from the cursors");
+    drop(second);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,6 +126,11 @@ async fn a_run_too_late_to_start_is_a_row_before_its_job_advances() {
     town.start_scheduler("s");
     let run = run_of("c-1/bill", at(8));
     assert!(town.until(60, |world| !world.advances(&run.job_key).is_empty()).await);
+    let history = town.world.history();
+    let skipped = history.iter().position(|r| matches!(&r.effect, Effect::Row(row) if row.id == run));
+    let advanced =
+        history.iter().position(|r| matches!(&r.effect, Effect::Advanced { key, .. } if *key == run.job_key));
+    assert!(skipped.is_some() && skipped < advanced, "row {skipped:?}, advance {advanced:?}");
     let row = town.world.row(&run).expect("the skip is a row");
     assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Deadline)));
     assert!(town.world.enqueued().is_empty());
@@ -131,8 +151,7 @@ async fn index_lag_and_throttling_only_make_runs_late() {
         town.add(reminder(&format!("c-{n}/bill"), EVERY_MINUTE)).await;
     }
     town.start_scheduler("s");
-    let all_fired_twice =
-        |world: &punctual_core::memory::World| world.jobs().keys().all(|key| world.advances(key).len() >= 2);
+    let all_fired_twice = |world: &World| world.jobs().keys().all(|key| world.advances(key).len() >= 2);
     assert!(town.until(300, all_fired_twice).await);
     for key in town.world.jobs().keys() {
         assert_eq!(town.world.advances(key)[..2], [at(8), at(68)]);

@@ -166,19 +166,21 @@ async fn a_worker_whose_run_was_taken_over_cannot_record() {
     // The first worker's record takes 200 s, and none of its heartbeats arrives.
     let plan = FaultPlan::one(Point::Nth("runs.put", 2), Fault::Delay(Duration::from_secs(200)));
     let lost = PortError::Temporary("lost".into());
-    plan.add(Point::EveryOf("w1".into(), "queue.extend"), Fault::FailBefore(lost));
+    plan.add(Point::EveryOf("w1".into(), "queue.extend"), Fault::FailBefore(lost.clone()));
     let mut town = town_with(plan.clone()).await;
     town.world.drop_repeats();
     town.start_scheduler("s");
     town.start_worker("w1");
     assert!(town.until(60, |world| sends(world) == 1).await);
+    // Nor does it get the message back itself.
+    plan.add(Point::EveryOf("w1".into(), "queue.receive"), Fault::FailBefore(lost));
     town.start_worker("w2");
     assert!(town.until(600, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
     let succeeded = row(&town.world).expect("a row");
     assert_eq!(succeeded.attempt, 2, "the second worker took over");
     assert!(succeeded.attempts[1].worker.starts_with("w2"));
     tokio::time::sleep(Duration::from_secs(300)).await;
-    assert!(plan.to_come().len() == 1, "the late record did arrive");
+    assert!(plan.to_come().len() == 2, "the late record did arrive");
     assert_eq!(row(&town.world), Some(succeeded), "a final row never changes");
     assert_eq!(town.world.deliveries_of(&run_of("c-1/bill", at(DUE_AT))), 1);
 }

@@ -5,81 +5,109 @@ use punctual_core::error::PortError;
 use punctual_core::idempotency::{Screen, screen};
 use punctual_core::job::Job;
 use punctual_core::message::Message;
-use punctual_core::ports::Put;
+use punctual_core::ports::{JobRead, PortResult, Put};
 use punctual_core::process::random_token;
 use punctual_core::run::{Begin, Event, RunRow, RunStatus, SkippedBy, Transition, apply};
 use std::time::Duration;
 
-/// What a screen found fit to run.
+/// A job that this version cannot read may be readable to the next: its messages wait for that.
+const UNREADABLE_JOB_WAIT: Duration = Duration::from_secs(60);
+/// Tries of one write whose answer was lost. The row is marked, so that a second try finds out what the first one did.
+const WRITE_TRIES: u32 = 4;
+const WRITE_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a look at job and row found.
+pub(crate) enum Look {
+    /// Fit to run.
+    Run(Box<Screened>),
+    /// Nothing to call: do this.
+    Do(Step),
+}
+
+/// A message that may be run, and what that was decided from.
 pub(crate) struct Screened {
     pub(crate) job: Job,
-    pub(crate) row: Option<RunRow>,
+    row: Option<RunRow>,
     /// When the reads began, by the monotonic clock.
     pub(crate) at: Duration,
 }
 
+/// What came of begin.
+pub(crate) enum Begun {
+    /// The run is this worker's: its row is running with its token.
+    Mine(Box<RunRow>),
+    /// It is not: do this.
+    Do(Step),
+}
+
+enum Written {
+    Row(Box<RunRow>),
+    Refused(Step),
+}
+
 /// Reads job and row and decides; performs what needs no call.
-pub(crate) async fn look(context: &Context, message: &Message) -> Result<Result<Screened, Step>, PortError> {
+pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Look> {
     let at = context.clock.monotonic();
     let id = message.run_id();
     let keys = [message.job_key.clone()];
     let (mut jobs, row) = tokio::try_join!(context.ports.jobs.get_many(&keys), context.ports.runs.get(&id))?;
+    // What has ended has ended, whatever became of its job since.
+    if let Some(ended) = row.as_ref().filter(|row| row.has_ended()) {
+        context.metrics.repeats.increment(1);
+        return Ok(Look::Do(Step::Settle(ended.status, ended.error.clone())));
+    }
     let job = match jobs.remove(&message.job_key) {
-        Some(punctual_core::ports::JobRead::Unreadable(reason)) => {
-            return Ok(Err(Step::PutBack {
+        Some(JobRead::Unreadable(reason)) => {
+            tracing::error!(reason, "a job cannot be read: its runs wait until it can");
+            return Ok(Look::Do(Step::PutBack {
                 wait: UNREADABLE_JOB_WAIT,
-                why: format!("its job cannot be read: {reason}"),
+                why: "its job cannot be read",
+                grows: true,
             }));
         }
-        Some(punctual_core::ports::JobRead::Job(job)) => Some(*job),
+        Some(JobRead::Job(job)) => Some(*job),
         None => None,
     };
     let now = context.clock.now();
     let takeover_grace = context.settings.takeover_grace;
-    let event = match screen(message, job.as_ref(), row.as_ref(), now) {
-        Screen::Run => {
-            let Some(job) = job else { return Ok(Err(Step::Letter { reason: "its job does not exist".into() })) };
+    let event = match (screen(message, job.as_ref(), row.as_ref(), now), job) {
+        (Screen::Run, Some(job)) => {
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
             return Ok(match apply(row.as_ref(), &message.facts(), &Event::Begin(begin), now, "") {
-                Transition::Write(_) => Ok(Screened { job, row, at }),
-                other => Err(refused(context, row.as_ref(), other)),
+                Transition::Write(_) => Look::Run(Box::new(Screened { job, row, at })),
+                Transition::LookLater { at } => Look::Do(look_later(context, at)),
+                Transition::Refused(status) => Look::Do(refused(context, row.as_ref(), status)),
             });
         }
-        Screen::Void { void_gen, reason } => Event::Void { void_gen, reason, takeover_grace },
-        Screen::Skip(reason) => Event::Skip { reason, by: SkippedBy::Worker, takeover_grace },
-        Screen::PutBack { wait, why } => {
+        (Screen::Run, None) => return Ok(Look::Do(Step::Letter { reason: "its job does not exist".into() })),
+        (Screen::Void { void_gen, reason }, _) => Event::Void { void_gen, reason, takeover_grace },
+        (Screen::Skip(reason), _) => Event::Skip { reason, by: SkippedBy::Worker, takeover_grace },
+        (Screen::PutBack { wait, why, grows }, _) => {
             context.metrics.put_back(why);
-            return Ok(Err(Step::PutBack { wait, why: why.as_str().into() }));
+            return Ok(Look::Do(Step::PutBack { wait, why: why.as_str(), grows }));
         }
-        Screen::DeadLetter(reason) => return Ok(Err(Step::Letter { reason: reason.into() })),
+        (Screen::DeadLetter(reason), _) => return Ok(Look::Do(Step::Letter { reason: reason.into() })),
     };
-    write(context, message, row, &event)
-        .await
-        .map(|step| Err(step.unwrap_or_else(|row| Step::Settle(row.status, row.error))))
+    Ok(Look::Do(match write(context, message, row, &event).await? {
+        Written::Row(row) => ended(context, *row),
+        Written::Refused(step) => step,
+    }))
 }
 
-const UNREADABLE_JOB_WAIT: Duration = Duration::from_secs(60);
-
-/// Makes the run this worker's own; the row is running with its token then.
-pub(crate) async fn begin(
-    context: &Context,
-    message: &Message,
-    screened: &Screened,
-    token: &str,
-) -> Result<Result<RunRow, Step>, PortError> {
+/// Makes the run this worker's own.
+pub(crate) async fn begin(context: &Context, message: &Message, screened: &Screened, token: &str) -> PortResult<Begun> {
     let event = Event::Begin(begin_event(context, &screened.job, token));
-    let written = write(context, message, screened.row.clone(), &event).await?;
-    Ok(match written {
-        Err(row) if row.status == RunStatus::Running => {
+    Ok(match write(context, message, screened.row.clone(), &event).await? {
+        Written::Row(row) if row.status == RunStatus::Running => {
             if screened.row.as_ref().is_some_and(|old| old.status == RunStatus::Running) {
                 context.metrics.takeovers.increment(1);
             }
-            Ok(*row)
+            Begun::Mine(row)
         }
         // No attempt left, or a repeat that a person must decide about.
-        Err(row) => Err(Step::Settle(row.status, row.error)),
-        Ok(step) => Err(step),
+        Written::Row(row) => Begun::Do(ended(context, *row)),
+        Written::Refused(step) => Begun::Do(step),
     })
 }
 
@@ -95,35 +123,51 @@ fn begin_event<'a>(context: &'a Context, job: &Job, token: &'a str) -> Begin<'a>
     }
 }
 
-/// Applies an event to the row until it is written (`Err(row)`) or refused (`Ok(step)`).
+/// Applies an event to the row until it is written or refused.
 async fn write(
     context: &Context,
     message: &Message,
     mut row: Option<RunRow>,
     event: &Event<'_>,
-) -> Result<Result<Step, Box<RunRow>>, PortError> {
+) -> PortResult<Written> {
     let write_token = random_token();
     loop {
         match apply(row.as_ref(), &message.facts(), event, context.clock.now(), &write_token) {
-            Transition::Write(new) => match context.ports.runs.put(&new).await? {
-                Put::Written => return Ok(Err(new)),
+            Transition::Write(new) => match put(context, &new).await? {
+                Put::Written => return Ok(Written::Row(new)),
                 Put::Conflict(current) => row = current.map(|row| *row),
             },
-            other => return Ok(Ok(refused(context, row.as_ref(), other))),
+            Transition::LookLater { at } => return Ok(Written::Refused(look_later(context, at))),
+            Transition::Refused(status) => return Ok(Written::Refused(refused(context, row.as_ref(), status))),
         }
     }
 }
 
-fn refused(context: &Context, row: Option<&RunRow>, transition: Transition) -> Step {
-    match transition {
-        Transition::LookLater { at } => {
-            let wait = (at - context.clock.now()).to_std().unwrap_or_default();
-            Step::PutBack { wait, why: "held, or inside its back-off".into() }
+/// Writes a row; where the answer is lost, writes the very same row again and so learns what became of it.
+async fn put(context: &Context, row: &RunRow) -> PortResult<Put> {
+    let mut tries = 1;
+    loop {
+        match context.ports.runs.put(row).await {
+            Err(PortError::Unknown(_)) if tries < WRITE_TRIES => {
+                tokio::time::sleep(WRITE_PAUSE * 2u32.pow(tries)).await;
+                tries += 1;
+            }
+            result => return result,
         }
-        Transition::Refused(status) => {
-            context.metrics.repeats.increment(1);
-            Step::Settle(status, row.and_then(|row| row.error.clone()))
-        }
-        Transition::Write(_) => Step::PutBack { wait: Duration::ZERO, why: "not written".into() },
     }
+}
+
+fn ended(context: &Context, row: RunRow) -> Step {
+    context.metrics.ended(row.status);
+    Step::Settle(row.status, row.error)
+}
+
+fn look_later(context: &Context, at: chrono::DateTime<chrono::Utc>) -> Step {
+    let wait = (at - context.clock.now()).to_std().unwrap_or_default();
+    Step::PutBack { wait, why: "held, or inside its back-off", grows: false }
+}
+
+fn refused(context: &Context, row: Option<&RunRow>, status: RunStatus) -> Step {
+    context.metrics.repeats.increment(1);
+    Step::Settle(status, row.and_then(|row| row.error.clone()))
 }

@@ -4,6 +4,7 @@
 //! extension forbids *starting* a call and nothing else. Deletes are gathered into batches: a delete that is lost only
 //! means that the message comes again and finds its row.
 
+use futures::future::join_all;
 use punctual_core::clock::Clock;
 use punctual_core::error::PortError;
 use punctual_core::lease::extension;
@@ -15,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+/// Deletes that are worked on at once.
+const DELETES_GATHERED: usize = 16 * BATCH;
 /// How long a delete waits for company.
 const DELETE_GATHERING: Duration = Duration::from_millis(20);
 
@@ -103,9 +106,17 @@ impl Hands {
     /// Gives back all that is still in hand, at once.
     pub async fn give_back_all(&self) {
         let left: Vec<Arc<Held>> = self.lock().drain().map(|(_, held)| held).collect();
-        for held in left {
-            self.hide(&held, Duration::ZERO).await;
-        }
+        let batches = Priority::ALL.into_iter().flat_map(|priority| {
+            let of_one = left.iter().filter(move |held| held.delivery.priority == priority);
+            let receipts: Vec<_> = of_one.map(|held| (held.delivery.receipt.clone(), Duration::ZERO)).collect();
+            receipts.chunks(BATCH).map(|some| (priority, some.to_vec())).collect::<Vec<_>>()
+        });
+        let calls = batches.map(|(priority, some)| async move {
+            if let Err(error) = self.queue.extend(priority, &some).await {
+                tracing::warn!(class = error.class(), %error, "messages could not be given back; they come back later");
+            }
+        });
+        join_all(calls).await;
     }
 
     /// Extends what is in hand, for ever.
@@ -113,18 +124,20 @@ impl Hands {
         loop {
             tokio::time::sleep(self.heartbeat / 4).await;
             let now = self.clock.monotonic();
-            let due = |held: &&Arc<Held>| now >= held.extended() + self.heartbeat;
-            let due: Vec<Arc<Held>> = self.lock().values().filter(due).cloned().collect();
-            for priority in Priority::ALL {
-                let of_one: Vec<&Arc<Held>> = due.iter().filter(|held| held.delivery.priority == priority).collect();
-                for batch in of_one.chunks(BATCH) {
-                    self.extend(priority, batch).await;
-                }
-            }
+            let is_due =
+                |held: &&Arc<Held>| !held.is_lost.load(Ordering::Acquire) && now >= held.extended() + self.heartbeat;
+            let due: Vec<Arc<Held>> = self.lock().values().filter(is_due).cloned().collect();
+            let batches = Priority::ALL.into_iter().flat_map(|priority| {
+                let of_one = due.iter().filter(move |held| held.delivery.priority == priority);
+                let of_one: Vec<Arc<Held>> = of_one.cloned().collect();
+                of_one.chunks(BATCH).map(|some| (priority, some.to_vec())).collect::<Vec<_>>()
+            });
+            // Side by side: a slow batch must not cost the others their trust.
+            join_all(batches.map(|(priority, some)| async move { self.extend(priority, &some).await })).await;
         }
     }
 
-    async fn extend(&self, priority: Priority, batch: &[&Arc<Held>]) {
+    async fn extend(&self, priority: Priority, batch: &[Arc<Held>]) {
         let started = self.clock.monotonic();
         let mut entries = Vec::with_capacity(batch.len());
         let mut extended = Vec::with_capacity(batch.len());
@@ -158,21 +171,28 @@ impl Hands {
     /// Deletes what [`Hands::delete`] let go of, in batches, until the hands are gone.
     pub async fn delete_gathered(queue: Arc<dyn RunQueue>, mut deletes: Deletes) {
         let mut gathered = Vec::new();
-        while deletes.recv_many(&mut gathered, BATCH).await > 0 {
+        while deletes.recv_many(&mut gathered, DELETES_GATHERED).await > 0 {
             if gathered.len() < BATCH {
                 tokio::time::sleep(DELETE_GATHERING).await;
-                while let (true, Ok(more)) = (gathered.len() < 8 * BATCH, deletes.try_recv()) {
+                while gathered.len() < DELETES_GATHERED {
+                    let Ok(more) = deletes.try_recv() else { break };
                     gathered.push(more);
                 }
             }
-            for priority in Priority::ALL {
-                let of_one = gathered.iter().filter(|(p, _)| *p == priority).map(|(_, receipt)| receipt.clone());
-                for batch in of_one.collect::<Vec<_>>().chunks(BATCH) {
-                    if let Err(error) = queue.delete(priority, batch).await {
+            let batches = Priority::ALL.into_iter().flat_map(|priority| {
+                let of_one = gathered.iter().filter(move |(p, _)| *p == priority);
+                let receipts: Vec<String> = of_one.map(|(_, receipt)| receipt.clone()).collect();
+                receipts.chunks(BATCH).map(|some| (priority, some.to_vec())).collect::<Vec<_>>()
+            });
+            let calls = batches.map(|(priority, some)| {
+                let queue = queue.clone();
+                async move {
+                    if let Err(error) = queue.delete(priority, &some).await {
                         tracing::warn!(class = error.class(), %error, "messages could not be deleted; they come again and find their rows");
                     }
                 }
-            }
+            });
+            join_all(calls).await;
             gathered.clear();
         }
     }

@@ -1,6 +1,6 @@
 //! The `punctual-worker` command: takes runs from the queues and does their work.
 //!
-//! A message goes five of the nine steps here, one module each: [`lease`] → `idempotency` → [`rate`] → [`deliver`] →
+//! A message goes five of the nine steps here, one module each: [`lease`], `idempotency`, [`rate`], [`deliver`],
 //! `record`; `pipeline` is the way through them, [`service`] the loops around it.
 
 pub mod deliver;
@@ -17,10 +17,12 @@ use clap::Parser;
 use punctual_core::aws::connect;
 use punctual_core::clock::SystemClock;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
+use service::Ended;
 use settings::{Cli, WorkSettings};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The whole program, for its own binary and for others that contain it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -37,26 +39,29 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail("punctual-worker", &error, EXIT_FAILED),
     };
-    match runtime.block_on(work(cli, names, settings)) {
-        Ok(()) => ExitCode::from(EXIT_OK),
+    let ended = runtime.block_on(work(cli, names, settings));
+    // A look-up of a host name may hang for longer than anybody wants to wait.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(Ended::InOrder) => ExitCode::from(EXIT_OK),
+        Ok(Ended::Broken) => ExitCode::from(EXIT_FAILED),
         Err(problem) => fail("punctual-worker", &problem, EXIT_FAILED),
     }
 }
 
-async fn work(cli: Cli, names: punctual_core::aws::Names, settings: WorkSettings) -> Result<(), String> {
+async fn work(cli: Cli, names: punctual_core::aws::Names, settings: WorkSettings) -> Result<Ended, String> {
     let id = process_id(&cli.id);
     let aws = connect(names).await.map_err(|e| e.to_string())?;
     aws.check_queues().await.map_err(|e| e.to_string())?;
     let ports = aws.ports();
     let shards = ports.control.shards().await.map_err(|e| e.to_string())?;
     shards.ok_or("the store was never set up: run `punctual setup`")?;
-    let gateway = Arc::new(deliver::HttpGateway::new(cli.sms_url, id.clone())?);
+    let gateway = Arc::new(deliver::HttpGateway::new(cli.sms_url, id.clone(), settings.attempt_timeout)?);
     tracing::info!(worker.id = id, ?settings, "work starts");
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(ports, gateway, Arc::new(SystemClock::new()), settings, id, stop).await;
-    Ok(())
+    Ok(service::run(ports, gateway, Arc::new(SystemClock::new()), settings, id, stop).await)
 }

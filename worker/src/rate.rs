@@ -3,7 +3,7 @@
 //! Waiters stand in line (a fair lock around `governor`), so that none waits for ever. The limiter starts empty: a worker
 //! that has just started owes nothing for the second before.
 
-use governor::clock::{Clock as GovernorClock, Reference};
+use governor::clock::Clock as GovernorClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
@@ -53,11 +53,6 @@ impl Permits {
         }
     }
 }
-
-const _: fn() = || {
-    fn assert_reference<T: Reference>() {}
-    assert_reference::<Duration>();
-};
 
 #[cfg(test)]
 mod tests {

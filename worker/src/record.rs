@@ -11,6 +11,8 @@ use std::time::Duration;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// Tries of a write that the store refuses outright: its rights or its row's format are wrong, and waiting mends neither.
+const REFUSALS: u32 = 10;
 /// Tries of a dead letter before the message is left to come again.
 const LETTER_TRIES: u32 = 4;
 
@@ -32,33 +34,27 @@ pub(crate) async fn record(
     });
     let write_token = random_token();
     let mut row = Some(begun);
-    let mut failures = 0;
+    let (mut failures, mut refusals) = (0, 0);
     loop {
         let new = match apply(row.as_ref(), &message.facts(), &event, context.clock.now(), &write_token) {
             Transition::Write(new) => new,
-            Transition::Refused(status) => {
+            Transition::Refused(_) | Transition::LookLater { .. } => {
                 context.metrics.fenced.increment(1);
-                tracing::warn!(status = status.as_str(), "the run was taken over: its outcome here is not recorded");
+                tracing::warn!("the run was taken over: its outcome here is not recorded");
                 return Step::Fenced;
             }
-            Transition::LookLater { .. } => return Step::Fenced,
         };
         match context.ports.runs.put(&new).await {
-            Ok(Put::Written) => {
-                if new.status != RunStatus::Retrying {
-                    context.metrics.ended(new.status);
-                }
-                return match new.not_before {
-                    Some(at) if new.status == RunStatus::Retrying => {
-                        let wait = (at - context.clock.now()).to_std().unwrap_or_default();
-                        Step::PutBack { wait, why: "to be retried".into() }
-                    }
-                    _ => Step::Settle(new.status, new.error),
-                };
-            }
+            Ok(Put::Written) => return written(context, *new),
             Ok(Put::Conflict(current)) => row = current.map(|row| *row),
             Err(error) => {
-                // The outcome is known: giving up now would repeat a delivery.
+                refusals += u32::from(!error.may_pass());
+                if refusals == REFUSALS {
+                    let outcome = outcome.class().as_str();
+                    tracing::error!(%error, outcome, "an outcome cannot be recorded: its run will be taken over");
+                    return Step::Fenced;
+                }
+                // The outcome is known: giving up would repeat a delivery.
                 if failures == 0 {
                     tracing::warn!(class = error.class(), %error, "an outcome could not be recorded; it is tried until it is");
                 }
@@ -69,16 +65,29 @@ pub(crate) async fn record(
     }
 }
 
+fn written(context: &Context, row: RunRow) -> Step {
+    match row.not_before {
+        Some(at) if row.status == RunStatus::Retrying => {
+            let wait = (at - context.clock.now()).to_std().unwrap_or_default();
+            Step::PutBack { wait, why: "to be retried", grows: false }
+        }
+        _ => {
+            context.metrics.ended(row.status);
+            Step::Settle(row.status, row.error)
+        }
+    }
+}
+
 /// Sends a dead letter; false when it could not be sent and the message must come again for it.
-pub(crate) async fn send_letter(context: &Context, reason: String, run: Option<&RunId>, body: &str) -> bool {
-    let letter = DeadLetter::new(reason, run, body, context.clock.now());
-    for failures in 0..LETTER_TRIES {
+pub(crate) async fn send_letter(context: &Context, reason: &str, run: Option<&RunId>, body: &str) -> bool {
+    let letter = DeadLetter::new(reason.to_owned(), run, body, context.clock.now());
+    for tries in 0..LETTER_TRIES {
+        if tries > 0 {
+            tokio::time::sleep(FIRST_BACKOFF * 2u32.pow(tries)).await;
+        }
         match context.ports.queue.send_dead_letter(&letter).await {
             Ok(()) => return true,
-            Err(error) => {
-                tracing::warn!(class = error.class(), %error, "a dead letter could not be sent");
-                tokio::time::sleep(FIRST_BACKOFF * 2u32.pow(failures)).await;
-            }
+            Err(error) => tracing::warn!(class = error.class(), %error, "a dead letter could not be sent"),
         }
     }
     false

@@ -11,11 +11,22 @@ use punctual_core::priority::Priority;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
+/// Time for the last gives-back and deletes after the work has ended; what does not happen then comes back by itself.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    InOrder,
+    /// One of its own loops broke; the log says which. It stopped as if told to.
+    Broken,
+}
 
 /// Works under the name `id` until `stop` is ready; then starts nothing more, finishes its calls within the time to
 /// stop, and gives the rest back.
@@ -26,7 +37,7 @@ pub async fn run(
     settings: WorkSettings,
     id: String,
     stop: impl Future<Output = ()>,
-) {
+) -> Ended {
     let queue = ports.queue.clone();
     let (hands, deletes) =
         Hands::new(queue.clone(), clock.clone(), settings.visibility, settings.heartbeat, settings.trust);
@@ -47,29 +58,41 @@ pub async fn run(
     for priority in Priority::ALL {
         receivers.spawn(receive(context.clone(), priority, is_stopping.clone()));
     }
-    let mut helpers = JoinSet::new();
-    helpers.spawn({
+    let mut keeper = JoinSet::new();
+    keeper.spawn({
         let hands = hands.clone();
         async move { hands.keep().await }
     });
     let mut deleter = JoinSet::new();
     deleter.spawn(Hands::delete_gathered(queue, deletes));
 
-    stop.await;
+    let broken = tokio::select! {
+        () = stop => None,
+        ended = receivers.join_next() => Some(("receiving", ended)),
+        ended = keeper.join_next() => Some(("heartbeats", ended)),
+        ended = deleter.join_next() => Some(("deleting", ended)),
+    };
+    if let Some((what, ended)) = &broken {
+        tracing::error!(what, ?ended, "a loop that must not end has ended: the worker stops");
+    }
     tracing::info!("stopping: nothing more is started");
-    // Receivers hold the only other sender.
-    let _ = stopping.send(true);
+    stopping.send_replace(true);
     let finished = async { while receivers.join_next().await.is_some() {} };
     if tokio::time::timeout(settings.stop, finished).await.is_err() {
         tracing::warn!("calls under way did not end within the time to stop; their runs are taken over later");
+        receivers.shutdown().await;
     }
-    drop(receivers);
-    helpers.abort_all();
-    while helpers.join_next().await.is_some() {}
-    hands.give_back_all().await;
-    drop((context, hands));
-    while deleter.join_next().await.is_some() {}
+    keeper.shutdown().await;
+    let last_calls = async {
+        hands.give_back_all().await;
+        drop((context, hands));
+        while deleter.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(LAST_CALLS, last_calls).await.is_err() {
+        tracing::warn!("the queue did not take the last calls in time: its messages come back by themselves");
+    }
     tracing::info!("stopped");
+    if broken.is_some() { Ended::Broken } else { Ended::InOrder }
 }
 
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
@@ -78,7 +101,9 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
-        while work.try_join_next().is_some() {}
+        while let Some(ended) = work.try_join_next() {
+            tell_panic(ended);
+        }
         let permits = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
@@ -94,6 +119,8 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
                     let held = context.hands.take(delivery, asked);
                     let (context, stop) = (context.clone(), stop.clone());
                     work.spawn(async move {
+                        // Lets go even if the work panics: otherwise its heartbeats would hide the message for hours.
+                        let _in_hand = InHand(context.clone(), held.clone());
                         handle(context, held, stop).await;
                         drop(permit);
                     });
@@ -112,11 +139,30 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
             }
         }
     }
-    while work.join_next().await.is_some() {}
+    while let Some(ended) = work.join_next().await {
+        tell_panic(ended);
+    }
+}
+
+struct InHand(Arc<Context>, Arc<crate::lease::Held>);
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        // Only a panic leaves it in hand here. A task that is cut off at the end of a stop stays in hand, to be given back.
+        if std::thread::panicking() {
+            self.0.hands.let_go(&self.1);
+        }
+    }
+}
+
+fn tell_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "work on a message broke off: the message comes again");
+    }
 }
 
 /// Room for at least one message, and for as many more of one batch as there is.
-async fn room_for_batch(room: &Arc<Semaphore>) -> Vec<tokio::sync::OwnedSemaphorePermit> {
+async fn room_for_batch(room: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
     let first = room.clone().acquire_owned().await.expect("the semaphore is never closed");
     let more = (1..BATCH).map_while(|_| room.clone().try_acquire_owned().ok());
     std::iter::once(first).chain(more).collect()

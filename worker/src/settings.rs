@@ -88,7 +88,7 @@ pub struct WorkSettings {
 }
 
 /// Time to record an outcome, beyond the call itself.
-const RECORD_MARGIN: Duration = Duration::from_secs(5);
+pub const RECORD_MARGIN: Duration = Duration::from_secs(5);
 /// A receive waits this long for a message; longer waits only make a stop slower.
 const POLL: Duration = Duration::from_secs(5);
 
@@ -102,23 +102,37 @@ impl Cli {
         let mut problems = Vec::new();
         let names = Names::new(&self.prefix).map_err(|e| problems.push(e)).ok();
         let rate = share(self.rate_per_s, self.workers).map_err(|e| problems.push(e)).ok();
-        if !self.sms_url.starts_with("http://") && !self.sms_url.starts_with("https://") {
-            problems.push("PUNCTUAL_SMS_URL must begin with `http://` or `https://`".into());
+        problems.extend(check_url(&self.sms_url).err());
+        if reqwest::header::HeaderValue::from_str(&self.id).is_err() || self.id.is_empty() {
+            problems.push("PUNCTUAL_WORK_ID must be printable ASCII: it is sent to the gateway".into());
         }
         if !(1..=1_000).contains(&self.slots) || !(1..=1_000).contains(&self.prefetch) {
             problems.push(format!("{} slots and {} prefetched: 1 to 1000 are allowed", self.slots, self.prefetch));
         }
         if !(1..=900).contains(&self.attempt_timeout_s) {
             problems.push(format!("an attempt timeout of {} s is out of range 1-900", self.attempt_timeout_s));
-        }
-        if self.heartbeat_s == 0 || self.heartbeat_s >= self.trust_s || self.trust_s >= self.visibility_s {
+        } else if s(self.attempt_timeout_s) + RECORD_MARGIN > s(self.stop_s) {
             problems.push(format!(
-                "heartbeat {} s, trust {} s, visibility {} s: each must be shorter than the next, and the first above 0",
+                "a stop time of {} s is too short for an attempt of {} s and {} s to record it: calls would be cut off",
+                self.stop_s,
+                self.attempt_timeout_s,
+                RECORD_MARGIN.as_secs()
+            ));
+        }
+        // A heartbeat comes up to a quarter late, and a lost one must leave time for another.
+        let orders = self.heartbeat_s > 0
+            && self.heartbeat_s.saturating_mul(2) < self.trust_s
+            && self.trust_s < self.visibility_s
+            && self.visibility_s <= 43_200;
+        if !orders {
+            problems.push(format!(
+                "heartbeat {} s, trust {} s, visibility {} s: two heartbeats must be shorter than the trust, the trust \
+                 shorter than the visibility, and that at most 43200 s",
                 self.heartbeat_s, self.trust_s, self.visibility_s
             ));
         }
-        if self.visibility_s > 43_200 {
-            problems.push(format!("a visibility of {} s is out of range 1-43200", self.visibility_s));
+        if !(1..=600).contains(&self.takeover_grace_s) {
+            problems.push(format!("a take-over grace of {} s is out of range 1-600", self.takeover_grace_s));
         }
         let (Some(names), Some(rate), true) = (names, rate, problems.is_empty()) else { return Err(problems) };
         let settings = WorkSettings {
@@ -143,6 +157,16 @@ impl Cli {
     }
 }
 
+fn check_url(text: &str) -> Result<(), String> {
+    let usable = reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    // The address may hold a key: it is not repeated.
+    if usable {
+        Ok(())
+    } else {
+        Err("PUNCTUAL_SMS_URL must be an address such as `https://gateway.example/v1/sms`".into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +181,13 @@ mod tests {
         assert!(problems(&[]).is_empty());
         let found = problems(&["--heartbeat-s", "60", "--slots", "0", "--workers", "0", "--prefix", "a b"]);
         assert_eq!(found.len(), 4, "{found:?}");
-        assert!(problems(&["--trust-s", "60"])[0].contains("each must be shorter"));
+        assert!(problems(&["--trust-s", "60"])[0].contains("shorter than the visibility"));
+        assert!(problems(&["--heartbeat-s", "25"])[0].contains("two heartbeats"));
+        assert!(problems(&["--attempt-timeout-s", "60"])[0].contains("calls would be cut off"));
+        assert!(problems(&["--takeover-grace-s", "0"])[0].contains("1-600"));
+        for url in ["http://", "https://exa mple", "ftp://gateway.example", "gateway.example"] {
+            let cli = Cli::parse_from(["punctual-worker", "--sms-url", url]);
+            assert!(cli.settings().unwrap_err()[0].contains("PUNCTUAL_SMS_URL"), "{url}");
+        }
     }
 }

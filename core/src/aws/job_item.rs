@@ -7,10 +7,11 @@ use crate::payload::{Handler, SmsPayload};
 use crate::ports::JobRead;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
-use crate::schedule::Schedule;
+use crate::schedule::{Anchor, Schedule};
 use aws_sdk_dynamodb::types::AttributeValue;
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 
@@ -32,6 +33,7 @@ struct JobItem {
     schedule: Schedule,
     priority: Priority,
     handler: Handler,
+    #[serde(deserialize_with = "discreet")]
     payload: SmsPayload,
     retry: RetryRule,
     #[serde(skip_serializing_if = "MissedItem::is_default", default)]
@@ -51,6 +53,12 @@ struct JobItem {
     created_at: DateTime<Utc>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     error: Option<String>,
+}
+
+/// Reads a payload; what it could not read is personal data, so the error says nothing of it.
+fn discreet<'de, D: Deserializer<'de>>(stored: D) -> Result<SmsPayload, D::Error> {
+    SmsPayload::deserialize(stored)
+        .map_err(|_| D::Error::custom("the payload cannot be read: expected `to` and `text`"))
 }
 
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -110,17 +118,21 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         Some(bucket) if bucket.starts_with(QUARANTINE) => None,
         Some(bucket) => Some(bucket.parse()?),
     };
+    let spec = JobSpec {
+        key: item.job_key,
+        name: item.name,
+        schedule: item.schedule,
+        anchor: Anchor::Stated,
+        priority: item.priority,
+        handler: item.handler,
+        payload: item.payload,
+        retry: item.retry,
+        start_within_s: item.missed.start_within_s,
+    };
+    // Whatever wrote it: what is out of range would panic or never end where it is worked with.
+    spec.check().map_err(|e| e.to_string())?;
     Ok(Job {
-        spec: JobSpec {
-            key: item.job_key,
-            name: item.name,
-            schedule: item.schedule,
-            priority: item.priority,
-            handler: item.handler,
-            payload: item.payload,
-            retry: item.retry,
-            start_within_s: item.missed.start_within_s,
-        },
+        spec,
         state: item.state,
         next_scheduled_at: item.next_scheduled_at,
         next_due_at: item.next_due_at,
@@ -148,4 +160,82 @@ fn partition_of(key: &JobKey) -> u8 {
 /// The partition key of that index: `bank#07`.
 pub(super) fn tenant_partition(tenant: &str, partition: u8) -> String {
     format!("{tenant}#{partition:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::due::Shards;
+
+    const PHONE: &str = "+447700900123";
+    const TEXT: &str = "Your \"final\" bill is due";
+
+    fn item() -> Item {
+        let now = DateTime::from_timestamp(1_790_000_000, 0).unwrap();
+        let spec = JobSpec {
+            key: JobKey::new("bank", "c-1/bill").unwrap(),
+            name: None,
+            schedule: Schedule::parse("every 24h", now).unwrap(),
+            anchor: Anchor::Stated,
+            priority: Priority::Normal,
+            handler: Handler::Sms,
+            payload: SmsPayload { to: PHONE.into(), text: TEXT.into() },
+            retry: RetryRule::default(),
+            start_within_s: None,
+        };
+        to_item(&Job::create(spec, now, &Shards::default(), None, "t".into(), "test").unwrap())
+    }
+
+    /// Sets the value at `path` and returns why the item cannot be read.
+    fn reason_with(path: &[&str], value: AttributeValue) -> String {
+        let mut item = item();
+        let (last, parents) = path.split_last().unwrap();
+        let mut map = &mut item;
+        for parent in parents {
+            let Some(AttributeValue::M(inner)) = map.get_mut(*parent) else { panic!("{parent} is no map") };
+            map = inner;
+        }
+        map.insert((*last).to_owned(), value);
+        match from_item(item) {
+            JobRead::Unreadable(reason) => reason,
+            JobRead::Job(job) => panic!("{path:?}: read as {job:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_reads_back_from_its_item() {
+        assert!(from_item(item()).job().is_some_and(|job| job.spec.payload.text == TEXT));
+    }
+
+    #[test]
+    fn a_stored_value_out_of_range_makes_a_job_unreadable() {
+        let number = |n: i64| AttributeValue::N(n.to_string());
+        for interval in [0, -60, i64::MIN, 59] {
+            let reason = reason_with(&["schedule", "every", "interval_s"], number(interval));
+            assert!(reason.contains("too short"), "{reason}");
+        }
+        assert!(reason_with(&["retry", "max_attempts"], number(0)).contains("max_attempts 0"));
+        assert!(
+            reason_with(&["missed"], AttributeValue::M([("start_within_s".to_owned(), number(1))].into()))
+                .contains("start_within_s 1")
+        );
+    }
+
+    #[test]
+    fn the_reason_shows_nothing_of_the_payload() {
+        let text = |text: &str| AttributeValue::S(text.into());
+        for (path, value) in [
+            (&["payload"][..], text(TEXT)),
+            (&["payload"], text(PHONE)),
+            (&["payload", "to"], text(&PHONE[1..])),
+            (&["payload", "to"], AttributeValue::N(PHONE[1..].into())),
+            (&["payload", "to"], AttributeValue::L(vec![text(PHONE)])),
+            (&["payload", "text"], AttributeValue::N(PHONE[1..].into())),
+            (&["payload", "text"], text("")),
+            (&["schedule", "every", "interval_s"], AttributeValue::N("0".into())),
+        ] {
+            let reason = reason_with(path, value);
+            assert!(!reason.contains("7700") && !reason.contains("final") && !reason.contains("bill"), "{reason}");
+        }
+    }
 }

@@ -21,7 +21,9 @@ use std::time::Duration;
 /// The most keys that one BatchGetItem takes.
 const KEYS_PER_READ: usize = 100;
 const READS_IN_FLIGHT: usize = 4;
-/// Pause before keys that DynamoDB left unprocessed are read again: it is a sign of throttling.
+/// Rounds in which keys are read that DynamoDB left unprocessed, which is a sign of throttling.
+const UNPROCESSED_ROUNDS: u32 = 8;
+/// Pause before the second of these rounds; each further pause is twice the one before, 6.4 s in all.
 const UNPROCESSED_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct DynamoJobs {
@@ -46,7 +48,13 @@ impl DynamoJobs {
         let mut items = Vec::with_capacity(keys.len());
         let mut left: Vec<Item> =
             keys.iter().map(|k| HashMap::from([("job_key".to_owned(), text(k.as_str()))])).collect();
-        while !left.is_empty() {
+        for round in 0..UNPROCESSED_ROUNDS {
+            if left.is_empty() {
+                return Ok(items);
+            }
+            if round > 0 {
+                tokio::time::sleep(UNPROCESSED_PAUSE * 2u32.pow(round - 1)).await;
+            }
             let wanted = KeysAndAttributes::builder().set_keys(Some(left)).consistent_read(true).build();
             let wanted = wanted.expect("a list of keys is given");
             let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;
@@ -57,11 +65,15 @@ impl DynamoJobs {
                 .and_then(|mut tables| tables.remove(&self.table))
                 .map(|unprocessed| unprocessed.keys)
                 .unwrap_or_default();
-            if !left.is_empty() {
-                tokio::time::sleep(UNPROCESSED_PAUSE).await;
-            }
         }
-        Ok(items)
+        if left.is_empty() {
+            return Ok(items);
+        }
+        Err(PortError::Throttled(format!(
+            "{} left {} keys unread in each of {UNPROCESSED_ROUNDS} rounds",
+            self.table,
+            left.len()
+        )))
     }
 
     /// One conditional update as PartiQL: 25 of them go in one request, each with its own condition and outcome.

@@ -7,9 +7,10 @@ use super::error::port_error;
 use crate::job::RETENTION;
 use crate::ports::PortResult;
 use crate::priority::Priority;
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection, ProjectionType,
-    ScalarAttributeType, TimeToLiveSpecification,
+    ScalarAttributeType, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use aws_sdk_sqs::types::QueueAttributeName;
 use std::collections::HashMap;
@@ -163,13 +164,32 @@ async fn create_table(aws: &Aws, table: &Table) -> PortResult<bool> {
         Err(e) => return Err(port_error(&table.name, e)),
     };
     wait_until_active(aws, &table.name).await?;
-    if table.expires && is_new {
+    if table.expires && !expires_already(aws, &table.name).await? {
         let ttl = TimeToLiveSpecification::builder().attribute_name(TTL_ATTRIBUTE).enabled(true).build();
         let ttl = ttl.expect("attribute and switch are given");
         let call = aws.dynamodb.update_time_to_live().table_name(&table.name).time_to_live_specification(ttl);
-        call.send().await.map_err(|e| port_error(&table.name, e))?;
+        match call.send().await {
+            Ok(_) => {}
+            // Another setup was faster.
+            Err(e) if e.message().is_some_and(|message| message.ends_with("already enabled")) => {}
+            Err(e) => return Err(port_error(&table.name, e)),
+        }
     }
     Ok(is_new)
+}
+
+/// Whether old items are removed already. A table that exists does not prove it: a setup may have ended in between.
+async fn expires_already(aws: &Aws, table: &str) -> PortResult<bool> {
+    let description = match aws.dynamodb.describe_time_to_live().table_name(table).send().await {
+        Ok(answer) => answer.time_to_live_description,
+        // An emulator that cannot say: setting it again does no harm.
+        Err(e) if e.code() == Some("UnknownOperationException") => None,
+        Err(e) => return Err(port_error(table, e)),
+    };
+    Ok(description.is_some_and(|ttl| {
+        let is_on = matches!(ttl.time_to_live_status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling));
+        is_on && ttl.attribute_name.as_deref() == Some(TTL_ATTRIBUTE)
+    }))
 }
 
 async fn wait_until_active(aws: &Aws, table: &str) -> PortResult<()> {

@@ -60,6 +60,7 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
             key: JobKey::new(tenant, id).expect("keys of cases are well formed"),
             name: Some("Rechnung für Zoë".into()),
             schedule: Schedule::Every { interval_s: 86_400, anchor: at(0) },
+            anchor: crate::schedule::Anchor::Stated,
             priority: Priority::Normal,
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill of £12.50 is due ✓".into() },

@@ -25,6 +25,12 @@ impl Launcher {
         // The user's own account must not be touched, nor waited for.
         command.env_remove("AWS_PROFILE").env_remove("AWS_SESSION_TOKEN").env("AWS_EC2_METADATA_DISABLED", "true");
         command.env("AWS_CONFIG_FILE", "/dev/null").env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
+        // Nor may the user's own settings change what the demo shows.
+        for (name, _) in std::env::vars_os() {
+            if is_users_setting(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
         command.envs(self.settings.iter().map(|(name, value)| (*name, value.as_str())));
         Ok(command)
     }
@@ -90,9 +96,29 @@ impl Process {
     }
 }
 
+/// Whether a variable is a setting of Punctual that the demo does not take over; it takes over only what is logged.
+fn is_users_setting(name: &str) -> bool {
+    name.starts_with("PUNCTUAL_") && !["PUNCTUAL_LOG", "PUNCTUAL_LOG_FORMAT"].contains(&name)
+}
+
 fn peak_rss_mb(status: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1_024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_users_settings_only_those_of_the_logs_are_taken_over() {
+        for taken_over in ["PUNCTUAL_LOG", "PUNCTUAL_LOG_FORMAT", "PATH", "AWS_REGION"] {
+            assert!(!is_users_setting(taken_over), "{taken_over}");
+        }
+        for left_out in ["PUNCTUAL_STORE_PREFIX", "PUNCTUAL_WORK_SLOTS", "PUNCTUAL_LOGS"] {
+            assert!(is_users_setting(left_out), "{left_out}");
+        }
+    }
 }

@@ -5,8 +5,19 @@ use crate::gateway::{Arrival, GatewayStats};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
+/// What may be seen in a demo that keeps its promises.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    /// Processes were killed, so runs may be enqueued and offered again.
+    pub(super) crashes: bool,
+    /// The gateway drops repeats.
+    pub(super) repeats_are_dropped: bool,
+    /// The documented gap: how many reminders the killed workers may have left to be sent again.
+    pub(super) may_be_sent_twice: u64,
+}
+
 /// The numbers of a demo. The gateway's come from the gateway, the queue's from the queue.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Jobs imported.
     pub jobs: u64,
@@ -123,27 +134,43 @@ impl Report {
         self.start_lag_ms = Percentiles::of(arrivals.iter().filter_map(lag));
     }
 
-    /// What went wrong; nothing means that the demo kept its promises. `may_be_sent_twice` is the documented gap.
-    pub(super) fn problems(&self, may_be_sent_twice: u64) -> Vec<String> {
+    /// Whether the promises were kept, and the lines that say so.
+    pub(super) fn verdict(&self, expected: &Expected) -> (bool, String) {
+        let problems = self.problems(expected);
+        if !problems.is_empty() {
+            let lines: Vec<_> = problems.iter().map(|problem| format!("  PROBLEM: {problem}")).collect();
+            return (false, lines.join("\n"));
+        }
+        let delivered = match self.gateway_sent_twice {
+            0 => "  Every reminder was delivered once.".to_owned(),
+            twice => format!(
+                "  Every reminder was delivered, {twice} of them twice: within the documented gap, which explains up to {}.",
+                expected.may_be_sent_twice
+            ),
+        };
+        (true, format!("{delivered} Nothing was lost, nothing is left."))
+    }
+
+    /// What went wrong; nothing means that the demo kept its promises.
+    fn problems(&self, expected: &Expected) -> Vec<String> {
         let mut problems = Vec::new();
-        let lost = self.due.saturating_sub(self.gateway_accepted);
-        if lost > 0 {
-            problems.push(format!("{lost} reminders did not reach the gateway"));
-        }
-        if self.distinct_enqueued < self.due {
-            problems.push(format!("{} runs were never enqueued", self.due - self.distinct_enqueued));
-        }
-        if self.left_due > 0 {
-            problems.push(format!("{} jobs are still due", self.left_due));
-        }
-        if self.gateway_sent_twice > may_be_sent_twice {
-            problems.push(format!(
-                "{} reminders were sent twice; at most {may_be_sent_twice} are explained",
-                self.gateway_sent_twice
-            ));
-        }
-        if self.dead_letters > 0 {
-            problems.push(format!("{} dead letters", self.dead_letters));
+        let mut check = |is_wrong: bool, problem: String| problems.extend(is_wrong.then_some(problem));
+        let (due, accepted, distinct) = (self.due, self.gateway_accepted, self.distinct_enqueued);
+        check(accepted != due, format!("{due} reminders were due, {accepted} reached the gateway"));
+        check(distinct != due, format!("{due} runs were due, {distinct} distinct ones were enqueued"));
+        check(self.left_due > 0, format!("{} jobs are still due", self.left_due));
+        check(self.dead_letters > 0, format!("{} dead letters", self.dead_letters));
+        let (twice, explained) = (self.gateway_sent_twice, expected.may_be_sent_twice);
+        check(twice > explained, format!("{twice} reminders were sent twice; at most {explained} are explained"));
+        let (repeats, dropped) = (self.gateway_repeats, self.gateway_repeats_dropped);
+        check(
+            expected.repeats_are_dropped && repeats != dropped,
+            format!("{repeats} references were offered again, and the gateway dropped {dropped}"),
+        );
+        if !expected.crashes {
+            check(self.enqueued != due, format!("{due} runs were due, {} messages were enqueued", self.enqueued));
+            check(repeats > 0, format!("{repeats} references were offered again, though nothing was killed"));
+            check(self.gateway_429 > 0, format!("the gateway refused {} calls as too many", self.gateway_429));
         }
         problems
     }
@@ -202,4 +229,82 @@ fn lag(p: &Percentiles) -> String {
 /// A run's id ends with its nominal instant, which in the demo is its due time.
 fn scheduled_at(reference: &str) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(reference.rsplit_once(':')?.1.parse().ok()?, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALM: Expected = Expected { crashes: false, repeats_are_dropped: true, may_be_sent_twice: 0 };
+    const CRASHES: Expected = Expected { crashes: true, ..CALM };
+    const GAP: Expected = Expected { crashes: true, repeats_are_dropped: false, may_be_sent_twice: 20 };
+
+    fn good() -> Report {
+        Report { jobs: 10, due: 10, enqueued: 10, distinct_enqueued: 10, gateway_accepted: 10, ..Report::default() }
+    }
+
+    /// The only problem of a good report with this change.
+    fn problem(expected: &Expected, change: fn(&mut Report)) -> String {
+        let mut report = good();
+        change(&mut report);
+        let problems = report.problems(expected);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(report.verdict(expected), (false, format!("  PROBLEM: {}", problems[0])));
+        problems[0].clone()
+    }
+
+    #[test]
+    fn whatever_was_lost_left_or_made_up_is_a_problem() {
+        for expected in [CALM, CRASHES, GAP] {
+            assert!(good().problems(&expected).is_empty());
+            assert!(problem(&expected, |r| r.gateway_accepted = 9).contains("9 reached the gateway"));
+            assert!(problem(&expected, |r| r.gateway_accepted = 11).contains("11 reached the gateway"));
+            assert!(problem(&expected, |r| r.distinct_enqueued = 9).contains("9 distinct"));
+            assert!(problem(&expected, |r| r.distinct_enqueued = 11).contains("11 distinct"));
+            assert!(problem(&expected, |r| r.left_due = 1).contains("1 jobs are still due"));
+            assert!(problem(&expected, |r| r.dead_letters = 1).contains("1 dead letters"));
+            assert!(problem(&expected, |r| r.gateway_sent_twice = 21).contains("21 reminders were sent twice"));
+        }
+    }
+
+    #[test]
+    fn a_repeat_is_a_problem_where_nothing_was_killed() {
+        let repeat: fn(&mut Report) = |r| (r.gateway_repeats, r.gateway_repeats_dropped) = (1, 1);
+        assert!(problem(&CALM, repeat).contains("though nothing was killed"));
+        assert!(problem(&CALM, |r| r.enqueued = 11).contains("11 messages were enqueued"));
+        assert!(problem(&CALM, |r| r.gateway_429 = 1).contains("refused 1 calls"));
+        let crashed = Report { enqueued: 12, gateway_repeats: 2, gateway_repeats_dropped: 2, gateway_429: 1, ..good() };
+        assert!(crashed.problems(&CRASHES).is_empty());
+    }
+
+    #[test]
+    fn a_gateway_that_drops_repeats_drops_all_of_them() {
+        assert!(problem(&CRASHES, |r| r.gateway_repeats = 1).contains("the gateway dropped 0"));
+        assert!(Report { gateway_repeats: 1, ..good() }.problems(&GAP).is_empty());
+    }
+
+    #[test]
+    fn delivered_once_is_said_only_where_nothing_was_sent_twice() {
+        assert_eq!(
+            good().verdict(&GAP),
+            (true, "  Every reminder was delivered once. Nothing was lost, nothing is left.".to_owned())
+        );
+        let (is_kept, verdict) = Report { gateway_repeats: 3, gateway_sent_twice: 3, ..good() }.verdict(&GAP);
+        assert!(is_kept && !verdict.contains("once"), "{verdict}");
+        assert!(verdict.contains("3 of them twice: within the documented gap, which explains up to 20"), "{verdict}");
+    }
+
+    #[test]
+    fn percentiles_are_the_smallest_value_that_so_many_do_not_exceed() {
+        let of = |ms: &[i64]| Percentiles::of(ms.iter().map(|ms| TimeDelta::milliseconds(*ms)));
+        let hundred: Vec<i64> = (1..=100).rev().collect();
+        let Percentiles { p50, p95, p99, max } = of(&hundred);
+        assert_eq!([p50, p95, p99, max], [50.0, 95.0, 99.0, 100.0]);
+        let Percentiles { p50, p95, p99, max } = of(&[7, 3]);
+        assert_eq!([p50, p95, p99, max], [3.0, 7.0, 7.0, 7.0]);
+        let Percentiles { p50, p95, p99, max } = of(&[]);
+        assert_eq!([p50, p95, p99, max], [0.0; 4]);
+        let tenths = Percentiles::of([TimeDelta::microseconds(1_260)].into_iter());
+        assert_eq!(tenths.p50.to_bits(), 1.3f64.to_bits());
+    }
 }

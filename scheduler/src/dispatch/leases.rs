@@ -1,14 +1,15 @@
 //! Step 5, *lease*, on the scheduler's side: registration, renewal, taking and giving back of shards.
 //!
-//! [`Holder::turn`] is one turn of the mechanism in [`punctual_core::lease`]. It only keeps the books; whether a shard
-//! is worked on is read from [`ShardLease`], which the shard's loop asks before every send.
+//! [`Holder`] keeps the books of the mechanism in [`punctual_core::lease`]; whether a shard is worked on is read from
+//! [`ShardLease`], which the shard's loop asks before every send.
 
 use super::pass::Permission;
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::due::{Cursor, Minute, ShardId, Shards};
 use punctual_core::error::PortError;
-use punctual_core::lease::{LeaseId, LeaseTimes, Observer, plan_takes};
+use punctual_core::lease::{Lease, LeaseId, LeaseTimes, Observer, Take, plan_takes};
 use punctual_core::ports::{Claim, LeaseStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const RENEWALS_AT_ONCE: usize = 8;
+/// For how much longer than a lease time a copy that got nowhere leaves the shards to others: time for them to see its
+/// leases stand still, but no longer, for the trouble may be everybody's.
+const UNFIT_BEYOND_LEASE: Duration = Duration::from_secs(5);
 
 /// A shard in this copy's hands, as its loop sees it.
 pub struct ShardLease {
@@ -98,6 +102,17 @@ struct Held {
     lease: Arc<ShardLease>,
 }
 
+/// What a renewal came to.
+enum Renewal {
+    Renewed {
+        counter: u64,
+    },
+    /// The shard's loop got nowhere for a lease time: it must not be renewed.
+    Unearned,
+    /// Somebody else has it.
+    Lost,
+}
+
 /// Keeps this copy's registration and its shards.
 pub struct Holder {
     store: Arc<dyn LeaseStore>,
@@ -107,8 +122,11 @@ pub struct Holder {
     id: String,
     registration: Option<u64>,
     registered_at: Option<Duration>,
+    /// Until then this copy neither counts nor takes: it has just shown that it gets nowhere.
+    unfit_until: Duration,
     observer: Observer,
     held: BTreeMap<ShardId, Held>,
+    fresh: Vec<Arc<ShardLease>>,
 }
 
 impl Holder {
@@ -128,8 +146,10 @@ impl Holder {
             id,
             registration: None,
             registered_at: None,
+            unfit_until: Duration::ZERO,
             observer: Observer::default(),
             held: BTreeMap::new(),
+            fresh: Vec::new(),
         }
     }
 
@@ -138,51 +158,108 @@ impl Holder {
         self.held.keys().copied()
     }
 
-    /// One turn: renews the registration and the shards, looks at all leases, takes what is due to this copy. Returns the
-    /// shards that are new.
+    /// The shards taken since the last call: each needs its loop.
+    pub fn fresh(&mut self) -> Vec<Arc<ShardLease>> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Renews what is held, and gives up what was lost or is not earned.
+    pub async fn renew(&mut self) {
+        let renewals = self.held.iter().map(|(shard, held)| {
+            let (shard, counter, lease) = (*shard, held.counter, held.lease.clone());
+            let holder = &*self;
+            async move { (shard, holder.renew_one(counter, &lease).await) }
+        });
+        let renewals: Vec<_> = renewals.collect();
+        let results: Vec<_> = stream::iter(renewals).buffer_unordered(RENEWALS_AT_ONCE).collect().await;
+        for (shard, result) in results {
+            match result {
+                Ok(Renewal::Renewed { counter }) => {
+                    if let Some(held) = self.held.get_mut(&shard) {
+                        held.counter = counter;
+                    }
+                }
+                Ok(Renewal::Lost) => {
+                    tracing::warn!(%shard, "the shard is given up: another copy has taken it over");
+                    self.give_up(shard);
+                }
+                Ok(Renewal::Unearned) => {
+                    tracing::warn!(%shard, "the shard is left to others: its loop got nowhere for a lease time");
+                    self.give_up(shard);
+                    self.unfit_until = self.clock.monotonic() + self.times.lease + UNFIT_BEYOND_LEASE;
+                }
+                Err(error) => {
+                    tracing::warn!(%shard, class = error.class(), %error, "a lease could not be renewed; it is trusted until its time is over");
+                }
+            }
+        }
+    }
+
+    async fn renew_one(&self, counter: u64, lease: &ShardLease) -> Result<Renewal, PortError> {
+        let id = LeaseId::Shard(lease.shard);
+        let cursor = Some(lease.cursor().0);
+        let mut counter = counter;
+        // Raised by an earlier call whose answer was lost, nobody knows when: raise it once more, from now.
+        for _ in 0..2 {
+            let started = self.clock.monotonic();
+            if !self.times.has_earned_renewal(lease.last_progress(), started) {
+                return Ok(Renewal::Unearned);
+            }
+            match self.store.renew(&id, &self.id, counter, cursor).await? {
+                Claim::Held { counter } => {
+                    lease.trust(self.times.trusted_until(started));
+                    return Ok(Renewal::Renewed { counter });
+                }
+                Claim::Mine { counter: now } => counter = now,
+                Claim::Lost => return Ok(Renewal::Lost),
+            }
+        }
+        Ok(Renewal::Renewed { counter })
+    }
+
+    /// Registers, looks at all leases, and takes what is due to this copy. May be cut off at any point.
     ///
     /// # Errors
-    /// The call that failed. What was not renewed is simply trusted no longer when its time is over.
-    pub async fn turn(&mut self) -> Result<Vec<Arc<ShardLease>>, PortError> {
-        self.renew_held().await;
+    /// The call that failed; the next turn repeats it.
+    pub async fn look_and_take(&mut self) -> Result<(), PortError> {
+        let began = self.clock.monotonic();
+        if began < self.unfit_until {
+            // A copy that counts but gets nowhere would keep its share from those that could do the work.
+            return self.deregister().await;
+        }
         self.register().await?;
-        let now = self.clock.monotonic();
         let leases = self.store.list().await?;
-        self.observer.observe(&leases, now);
-        for forgotten in self.observer.forgotten_copies(&leases, &self.times, now) {
+        // What the list shows may be as new as its end: counted from there, nothing seems to stand still for too long.
+        self.observer.observe(&leases, self.clock.monotonic());
+        for forgotten in self.observer.forgotten_copies(&leases, &self.times, began) {
             self.store.remove(forgotten).await?;
         }
         // Copies that start together must see each other before the first of them counts heads.
-        let settled = self.registered_at.is_some_and(|at| now.saturating_sub(at) >= self.times.renew_every);
-        if !settled {
-            return Ok(Vec::new());
+        let has_settled = self.registered_at.is_some_and(|at| began.saturating_sub(at) >= self.times.renew_every);
+        if !has_settled {
+            return Ok(());
         }
         let held: BTreeSet<ShardId> = self.held().collect();
-        let takes = plan_takes(&self.observer, &leases, &self.shards, &self.id, &held, &self.times, now);
-        let mut new = Vec::new();
-        for take in takes {
-            let id = LeaseId::Shard(take.shard);
-            let started = self.clock.monotonic();
-            let claim = match self.store.take(&id, take.observed.as_ref(), &self.id).await {
-                Ok(claim) => claim,
-                Err(error) => {
-                    // What was taken so far needs its loops; the rest is for the next turn.
-                    tracing::warn!(shard = %take.shard, %error, "a shard could not be taken");
-                    break;
-                }
-            };
-            let (counter, trusted_until) = match claim {
-                Claim::Held { counter } => (counter, self.times.trusted_until(started)),
-                // An earlier take whose answer was lost: no trust before the next renewal.
-                Claim::Mine { counter } => (counter, Duration::ZERO),
-                Claim::Lost => continue,
-            };
-            let cursor = Cursor::start(take.observed.and_then(|lease| lease.cursor), self.clock.now());
-            let lease = Arc::new(ShardLease::new(take.shard, self.clock.clone(), trusted_until, cursor));
-            self.held.insert(take.shard, Held { counter, lease: lease.clone() });
-            new.push(lease);
+        for take in plan_takes(&self.observer, &leases, &self.shards, &self.id, &held, &self.times, began) {
+            self.take(take).await?;
         }
-        Ok(new)
+        Ok(())
+    }
+
+    async fn take(&mut self, take: Take) -> Result<(), PortError> {
+        let started = self.clock.monotonic();
+        let id = LeaseId::Shard(take.shard);
+        let (counter, trusted_until) = match self.store.take(&id, take.observed.as_ref(), &self.id).await? {
+            Claim::Held { counter } => (counter, self.times.trusted_until(started)),
+            // An earlier take whose answer was lost: no trust before the next renewal.
+            Claim::Mine { counter } => (counter, Duration::ZERO),
+            Claim::Lost => return Ok(()),
+        };
+        let cursor = Cursor::start(take.observed.and_then(|lease| lease.cursor), self.clock.now());
+        let lease = Arc::new(ShardLease::new(take.shard, self.clock.clone(), trusted_until, cursor));
+        self.held.insert(take.shard, Held { counter, lease: lease.clone() });
+        self.fresh.push(lease);
+        Ok(())
     }
 
     async fn register(&mut self) -> Result<(), PortError> {
@@ -202,87 +279,40 @@ impl Holder {
         Ok(())
     }
 
-    async fn renew_held(&mut self) {
-        let work: Vec<_> = self
-            .held
-            .iter()
-            .map(|(shard, held)| {
-                let (store, clock, id, times) = (self.store.clone(), self.clock.clone(), self.id.clone(), self.times);
-                let (shard, counter, lease) = (*shard, held.counter, held.lease.clone());
-                async move { (shard, renew(&*store, &*clock, &id, &times, counter, &lease).await) }
-            })
-            .collect();
-        let results: Vec<_> = stream::iter(work).buffer_unordered(RENEWALS_AT_ONCE).collect().await;
-        for (shard, result) in results {
-            match result {
-                Ok(Some(counter)) => {
-                    if let Some(held) = self.held.get_mut(&shard) {
-                        held.counter = counter;
-                    }
-                }
-                Ok(None) => {
-                    tracing::warn!(%shard, "the shard is given up: its lease was lost, or it got nowhere for a lease time");
-                    if let Some(held) = self.held.remove(&shard) {
-                        held.lease.give_up();
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%shard, %error, "a lease could not be renewed; it is trusted until its time is over")
-                }
-            }
+    async fn deregister(&mut self) -> Result<(), PortError> {
+        let Some(counter) = self.registration else { return Ok(()) };
+        let id = LeaseId::Copy(self.id.clone());
+        self.store.remove(&Lease { id, owner: Some(self.id.clone()), counter, cursor: None }).await?;
+        (self.registration, self.registered_at) = (None, None);
+        Ok(())
+    }
+
+    fn give_up(&mut self, shard: ShardId) {
+        if let Some(held) = self.held.remove(&shard) {
+            held.lease.give_up();
         }
+    }
+
+    /// Ends this copy's claims: no loop sends any more.
+    pub fn stop_all(&self) {
+        self.held.values().for_each(|held| held.lease.give_up());
     }
 
     /// Gives everything back, after the last send. What cannot be given back expires by itself.
     pub async fn release_all(&mut self) {
-        for (shard, held) in std::mem::take(&mut self.held) {
-            held.lease.give_up();
-            let cursor = Some(held.lease.cursor().0);
-            if let Err(error) = self.store.release(&LeaseId::Shard(shard), &self.id, held.counter, cursor).await {
-                tracing::warn!(%shard, %error, "a lease could not be given back; it expires by itself");
-            }
-        }
-        if let Some(counter) = self.registration.take() {
-            let id = LeaseId::Copy(self.id.clone());
-            let registration = punctual_core::lease::Lease { id, owner: Some(self.id.clone()), counter, cursor: None };
-            if let Err(error) = self.store.remove(&registration).await {
-                tracing::warn!(%error, "the registration could not be removed; it expires by itself");
-            }
-        }
-    }
-}
-
-/// Renews one shard; none when it must be given up.
-async fn renew(
-    store: &dyn LeaseStore,
-    clock: &dyn Clock,
-    id: &str,
-    times: &LeaseTimes,
-    counter: u64,
-    lease: &ShardLease,
-) -> Result<Option<u64>, PortError> {
-    let started = clock.monotonic();
-    if !times.has_earned_renewal(lease.last_progress(), started) {
-        return Ok(None);
-    }
-    let cursor = Some(lease.cursor().0);
-    match store.renew(&LeaseId::Shard(lease.shard), id, counter, cursor).await? {
-        Claim::Held { counter } => {
-            lease.trust(times.trusted_until(started));
-            Ok(Some(counter))
-        }
-        // Raised by an earlier call whose answer was lost, nobody knows when: raise it once more, from now.
-        Claim::Mine { counter } => {
-            let started = clock.monotonic();
-            match store.renew(&LeaseId::Shard(lease.shard), id, counter, cursor).await? {
-                Claim::Held { counter } => {
-                    lease.trust(times.trusted_until(started));
-                    Ok(Some(counter))
+        let held = std::mem::take(&mut self.held);
+        let releases = held.into_iter().map(|(shard, held)| {
+            let holder = &*self;
+            async move {
+                let (id, cursor) = (LeaseId::Shard(shard), Some(held.lease.cursor().0));
+                if let Err(error) = holder.store.release(&id, &holder.id, held.counter, cursor).await {
+                    tracing::warn!(%shard, class = error.class(), %error, "a lease could not be given back; it expires by itself");
                 }
-                Claim::Mine { counter } => Ok(Some(counter)),
-                Claim::Lost => Ok(None),
             }
+        });
+        join_all(releases.collect::<Vec<_>>()).await;
+        if let Err(error) = self.deregister().await {
+            tracing::warn!(class = error.class(), %error, "the registration could not be removed; it expires by itself");
         }
-        Claim::Lost => Ok(None),
     }
 }

@@ -1,9 +1,10 @@
 //! Step 3, *dispatch*: from due jobs to messages in the queues.
 //!
-//! [`leases`] holds the shards of this copy, [`pass`] reads one shard's due pages and performs what
-//! [`punctual_core::dispatch::decide`] says, [`shard`] repeats that every tick, [`service`] puts them together. Nothing
-//! here ever calls a handler: it enqueues.
+//! [`leases`] holds the shards of this copy, [`pass`] reads the due pages of a minute and has performed what
+//! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, `shard` repeats that every tick,
+//! [`service`] puts them together. Nothing here ever calls a handler: it enqueues.
 
+mod fire;
 pub mod leases;
 mod metrics;
 pub mod pass;
@@ -22,7 +23,7 @@ pub struct DispatchSettings {
     pub tick: Duration,
     /// Entries of the due index read at a time.
     pub page: usize,
-    /// Calls to store and queues that one copy has under way at once.
+    /// Sends and advances that one copy has under way at once.
     pub calls_in_flight: usize,
 }
 

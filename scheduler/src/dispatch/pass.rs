@@ -1,18 +1,18 @@
-//! One pass over one shard: read due pages, decide, enqueue, and only then advance.
+//! One pass over one minute of a shard: read due pages, decide, and have everything performed.
 //!
-//! Invariant: **a job advances only after its run is in the queue or its skip is a row.** So a crash, a lost answer or a
-//! lost lease on any line repeats a run's id, and never loses one. The lease prevents the repeat, the condition of the
-//! advance prevents a rewind, the worker's begin makes a repeat harmless.
+//! What is due is sent first ([`super::fire`]); skips, clean-ups and quarantines follow side by side. Nothing that fails
+//! for one job keeps the others of its page from being enqueued: the first error is kept and told at the end.
 
+use super::fire::{BATCH_OF_RUNS, BATCHES_AT_ONCE, Firing};
 use super::metrics::Metrics;
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::dispatch::{Decision, decide};
-use punctual_core::due::{DueBucket, Minute, ShardId, Shards};
+use punctual_core::due::{DueBucket, Shards};
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, JobKey, NextFiring};
+use punctual_core::job::JobKey;
 use punctual_core::message::Message;
-use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, DueEntry, JobRead, Move, Ports, Put};
+use punctual_core::ports::{DueEntry, JobRead, Ports, Put};
 use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, Transition, apply};
@@ -21,56 +21,58 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Runs that are enqueued by calls side by side and then advanced together: five full sends, two full advances.
-const BATCH_OF_RUNS: usize = 50;
-/// Such batches of one page that are worked on at the same time.
-const BATCHES_AT_ONCE: usize = 4;
+/// Skips and clean-ups of one page that are worked on at the same time.
+const ASIDES_AT_ONCE: usize = 16;
 
 /// Whether this copy may still act for the shard, and a note that it got somewhere.
 pub trait Permission: Send + Sync {
-    /// Whether the lease is trusted right now. Asked before every send.
+    /// Whether the lease is trusted right now. Asked before every send and every skip.
     fn holds(&self) -> bool;
-    /// A page was finished: the renewal is earned.
+    /// Some jobs were done with: the renewal is earned.
     fn progress(&self);
 }
 
 /// Reads, decides, enqueues, advances.
 pub struct Dispatcher {
-    ports: Ports,
-    clock: Arc<dyn Clock>,
+    pub(super) ports: Ports,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Metrics,
+    /// Bounds the sends and advances under way in this process.
+    pub(super) in_flight: Semaphore,
     shards: Shards,
     id: String,
     page: usize,
-    in_flight: Semaphore,
-    metrics: Metrics,
 }
 
-/// What a pass came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PassReport {
-    /// Runs that the queue accepted.
-    pub enqueued: u64,
-    /// The oldest minute in which something due was left.
-    pub oldest_left: Option<Minute>,
+/// What some work came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Something due was left.
+    pub left: bool,
+    /// The first call that failed.
+    pub error: Option<PortError>,
 }
 
-/// One due job on its way through a pass.
-struct Firing {
-    priority: Priority,
-    message: Message,
-    way: Move,
+impl Tally {
+    pub(super) fn add(&mut self, other: Tally) {
+        self.left |= other.left;
+        self.error = self.error.take().or(other.error);
+    }
+
+    pub(super) fn left() -> Self {
+        Tally { left: true, error: None }
+    }
+
+    pub(super) fn failed(error: PortError) -> Self {
+        Tally { left: true, error: Some(error) }
+    }
 }
 
-/// What came of sending one message.
-#[derive(Clone)]
-enum Sent {
-    Accepted,
-    /// The lease is not trusted any more.
-    NotSent,
-    /// The queue refused this one message.
-    Refused(PortError),
-    /// The whole call failed; it may have happened.
-    CallFailed(PortError),
+/// What is to be done about a job other than sending its run.
+enum Aside {
+    Skip(Firing, SkipReason),
+    Unindex(JobKey),
+    Quarantine(JobKey, String),
 }
 
 impl Dispatcher {
@@ -85,130 +87,179 @@ impl Dispatcher {
         Self {
             ports,
             clock,
+            metrics: Metrics::new(),
+            in_flight: Semaphore::new(settings.calls_in_flight),
             shards,
             id,
             page: settings.page,
-            in_flight: Semaphore::new(settings.calls_in_flight),
-            metrics: Metrics::new(),
         }
     }
 
-    /// Works through `minutes` of a shard, oldest first.
-    ///
-    /// # Errors
-    /// A call to the store or a queue that failed; what was done until then stays done, the next pass goes on.
-    pub async fn pass(
-        &self,
-        shard: ShardId,
-        minutes: impl Iterator<Item = Minute> + Send,
-        permission: &dyn Permission,
-    ) -> Result<PassReport, PortError> {
-        let mut report = PassReport::default();
-        for minute in minutes {
-            let bucket = DueBucket { minute, shard };
-            let mut after = None;
-            loop {
-                if !permission.holds() {
-                    report.oldest_left.get_or_insert(minute);
-                    return Ok(report);
+    /// Works through what is due in one bucket. What was done before an error stays done, the next pass goes on.
+    pub async fn minute(&self, bucket: DueBucket, permission: &dyn Permission) -> Tally {
+        let mut tally = Tally::default();
+        let mut after = None;
+        loop {
+            if !permission.holds() {
+                tally.add(Tally::left());
+                return tally;
+            }
+            let page = match self.ports.due.page(bucket, self.clock.now(), after, self.page).await {
+                Ok(page) => page,
+                Err(error) => {
+                    tally.add(Tally::failed(error));
+                    return tally;
                 }
-                let page = self.ports.due.page(bucket, self.clock.now(), after, self.page).await?;
-                let (enqueued, left) = self.page(bucket, &page.entries, permission).await?;
-                report.enqueued += enqueued;
-                if left {
-                    report.oldest_left.get_or_insert(minute);
-                }
-                permission.progress();
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
+            };
+            let of_page = self.page(bucket, &page.entries, permission).await;
+            // A store that asks for fewer calls gets none until the shard's back-off is over.
+            let is_throttled = matches!(of_page.error, Some(PortError::Throttled(_)));
+            tally.add(of_page);
+            after = page.next;
+            if after.is_none() || is_throttled {
+                tally.left |= after.is_some();
+                return tally;
             }
         }
-        Ok(report)
     }
 
-    pub(super) fn count_failure(&self) {
-        self.metrics.pass_failures.increment(1);
-    }
-
-    /// Works on one page; says how many runs the queue accepted, and whether anything due is left.
-    async fn page(
-        &self,
-        bucket: DueBucket,
-        entries: &[DueEntry],
-        permission: &dyn Permission,
-    ) -> Result<(u64, bool), PortError> {
+    async fn page(&self, bucket: DueBucket, entries: &[DueEntry], permission: &dyn Permission) -> Tally {
         if entries.is_empty() {
-            return Ok((0, false));
+            permission.progress();
+            return Tally::default();
         }
         let keys: Vec<JobKey> = entries.iter().map(|entry| entry.key.clone()).collect();
-        let jobs = self.ports.jobs.get_many(&keys).await?;
-        let mut firings: BTreeMap<Priority, Vec<Firing>> = BTreeMap::new();
+        let jobs = match self.ports.jobs.get_many(&keys).await {
+            Ok(jobs) => jobs,
+            Err(error) => return Tally::failed(error),
+        };
+        let (mut firings, mut asides) = (Vec::new(), Vec::new());
         for (key, read) in jobs {
-            if let Some(firing) = self.sort_out(bucket, key, read).await? {
-                firings.entry(firing.priority).or_default().push(firing);
-            }
+            self.sort_out(bucket, key, read, &mut firings, &mut asides);
         }
-        let batches = firings.into_iter().flat_map(|(priority, firings)| {
-            let mut batches = Vec::new();
-            let mut rest = firings.into_iter().peekable();
-            while rest.peek().is_some() {
-                batches.push((priority, rest.by_ref().take(BATCH_OF_RUNS).collect::<Vec<_>>()));
-            }
-            batches
-        });
-        let work: Vec<_> = batches.map(|(priority, batch)| self.batch(bucket, priority, batch, permission)).collect();
-        let results: Vec<_> = stream::iter(work).buffer_unordered(BATCHES_AT_ONCE).collect().await;
-        let mut total = (0, false);
+        let mut tally = self.fire_all(firings, permission).await;
+        let work: Vec<_> = asides.into_iter().map(|aside| self.aside(bucket, aside, permission)).collect();
+        let results: Vec<_> = stream::iter(work).buffer_unordered(ASIDES_AT_ONCE).collect().await;
+        let mut late = Vec::new();
         for result in results {
-            let (enqueued, left) = result?;
-            total = (total.0 + enqueued, total.1 || left);
+            match result {
+                Ok(to_be_sent) => late.extend(to_be_sent),
+                Err(of_one) => tally.add(of_one),
+            }
         }
-        Ok(total)
+        tally.add(self.fire_all(late, permission).await);
+        tally
     }
 
-    /// Decides about one entry and performs all that is not a firing.
-    async fn sort_out(&self, bucket: DueBucket, key: JobKey, read: JobRead) -> Result<Option<Firing>, PortError> {
+    async fn fire_all(&self, firings: Vec<Firing>, permission: &dyn Permission) -> Tally {
+        let mut by_priority: BTreeMap<Priority, Vec<Firing>> = BTreeMap::new();
+        for firing in firings {
+            by_priority.entry(firing.priority).or_default().push(firing);
+        }
+        let batches = by_priority.iter().flat_map(|(priority, of_one)| {
+            of_one.chunks(BATCH_OF_RUNS).map(|batch| self.fire(*priority, batch, permission))
+        });
+        let work: Vec<_> = batches.collect();
+        stream::iter(work)
+            .buffer_unordered(BATCHES_AT_ONCE)
+            .fold(Tally::default(), async |mut all, one| {
+                all.add(one);
+                all
+            })
+            .await
+    }
+
+    /// Decides about one entry.
+    fn sort_out(
+        &self,
+        bucket: DueBucket,
+        key: JobKey,
+        read: JobRead,
+        firings: &mut Vec<Firing>,
+        asides: &mut Vec<Aside>,
+    ) {
         let job = match read {
             JobRead::Job(job) => job,
-            JobRead::Unreadable(reason) => {
-                self.quarantine(&key, bucket, &reason).await?;
-                return Ok(None);
-            }
+            JobRead::Unreadable(reason) => return asides.push(Aside::Quarantine(key, reason)),
         };
         match decide(&job, bucket, self.clock.now(), &self.shards, &self.id) {
-            Decision::Stale => Ok(None),
-            Decision::Unindex => self.ports.jobs.unindex(&key, bucket).await.map(|()| None),
-            Decision::Fire { priority, message, to } => Ok(Some(firing(&job, priority, message, to))),
+            Decision::Stale => {}
+            Decision::Unindex => asides.push(Aside::Unindex(key)),
+            Decision::Broken(reason) => asides.push(Aside::Quarantine(key, reason)),
+            Decision::Fire { priority, message, to } => firings.push(Firing::new(&job, priority, message, to)),
             Decision::Skip { reason, priority, message, to } => {
-                let firing = firing(&job, priority, message, to);
-                if self.skip(&firing.message, reason).await? {
-                    self.metrics.skipped.increment(1);
-                    self.advance(&[&firing]).await?;
-                    return Ok(None);
-                }
-                Ok(Some(firing))
+                asides.push(Aside::Skip(Firing::new(&job, priority, message, to), reason));
             }
         }
+    }
+
+    /// Performs one aside; returns the run of a skip whose row is open: it must be sent after all, the worker decides. A refusal that is about this one job sets the job aside, so that it is not met for ever.
+    async fn aside(
+        &self,
+        bucket: DueBucket,
+        aside: Aside,
+        permission: &dyn Permission,
+    ) -> Result<Option<Firing>, Tally> {
+        if !permission.holds() {
+            return Err(Tally::left());
+        }
+        let (key, result) = match aside {
+            Aside::Quarantine(key, reason) => {
+                let result = self.quarantine(&key, bucket, &reason).await;
+                return self.told(result, permission).map(|()| None);
+            }
+            Aside::Unindex(key) => {
+                let result = self.ports.jobs.unindex(&key, bucket).await;
+                (key, result.map(|()| None))
+            }
+            Aside::Skip(firing, reason) => {
+                let key = firing.way.key.clone();
+                (key, self.skip(firing, reason).await)
+            }
+        };
+        match result {
+            Err(PortError::Permanent(reason)) => {
+                let result = self.quarantine(&key, bucket, &reason).await;
+                self.told(result, permission).map(|()| None)
+            }
+            result => self.told(result, permission),
+        }
+    }
+
+    fn told<T>(&self, result: Result<T, PortError>, permission: &dyn Permission) -> Result<T, Tally> {
+        permission.progress();
+        result.map_err(Tally::failed)
     }
 
     /// Sets one job aside, so that it never stops the others.
     async fn quarantine(&self, key: &JobKey, bucket: DueBucket, reason: &str) -> Result<(), PortError> {
+        self.ports.jobs.quarantine(key, bucket, reason).await?;
         tracing::error!(job.id = %key, reason, "a job cannot be dispatched and is quarantined: look at its item");
         self.metrics.quarantined.increment(1);
-        self.ports.jobs.quarantine(key, bucket, reason).await
+        Ok(())
     }
 
-    /// Writes a run's row as skipped. False when the row is open: its run must be enqueued, the worker decides.
-    async fn skip(&self, message: &Message, reason: SkipReason) -> Result<bool, PortError> {
+    /// Writes a run's row as skipped, then advances; or says that its run must be sent after all.
+    async fn skip(&self, firing: Firing, reason: SkipReason) -> Result<Option<Firing>, PortError> {
+        if self.write_skip(&firing.message, reason).await? {
+            self.advance(&[&firing]).await?;
+            return Ok(None);
+        }
+        Ok(Some(firing))
+    }
+
+    /// False when the row is open.
+    async fn write_skip(&self, message: &Message, reason: SkipReason) -> Result<bool, PortError> {
         let token = random_token();
         let event = Event::Skip { reason, by: SkippedBy::Dispatch, takeover_grace: Duration::ZERO };
         let mut row = self.ports.runs.get(&message.run_id()).await?;
         loop {
             match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {
                 Transition::Write(new) => match self.ports.runs.put(&new).await? {
-                    Put::Written => return Ok(true),
+                    Put::Written => {
+                        self.metrics.skipped.increment(1);
+                        return Ok(true);
+                    }
                     Put::Conflict(current) => row = current.map(|row| *row),
                 },
                 Transition::Refused(RunStatus::Running | RunStatus::Retrying) | Transition::LookLater { .. } => {
@@ -220,98 +271,7 @@ impl Dispatcher {
         }
     }
 
-    /// Enqueues some runs, then advances those that the queue accepted, whatever became of the others.
-    async fn batch(
-        &self,
-        bucket: DueBucket,
-        priority: Priority,
-        batch: Vec<Firing>,
-        permission: &dyn Permission,
-    ) -> Result<(u64, bool), PortError> {
-        let sends = batch.chunks(BATCH).map(|some| self.enqueue(priority, some, permission));
-        let results = futures::future::join_all(sends).await.into_iter().flatten();
-        let now = self.clock.now();
-        let (mut accepted, mut failed) = (Vec::with_capacity(batch.len()), None);
-        for (firing, sent) in batch.iter().zip(results) {
-            match sent {
-                Sent::Accepted => {
-                    let lag = (now - firing.message.due_at).as_seconds_f64();
-                    self.metrics.enqueued(priority, lag.max(0.0));
-                    accepted.push(firing);
-                }
-                // No other try will end better, and the jobs behind it must not wait for it.
-                Sent::Refused(PortError::Permanent(reason)) => {
-                    self.quarantine(&firing.way.key, bucket, &reason).await?;
-                }
-                Sent::Refused(error) | Sent::CallFailed(error) => failed = Some(error),
-                Sent::NotSent => {}
-            }
-        }
-        let all_moved = self.advance(&accepted).await?;
-        match failed {
-            Some(error) => Err(error),
-            None => Ok((accepted.len() as u64, accepted.len() < batch.len() || !all_moved)),
-        }
+    pub(super) fn count_failure(&self) {
+        self.metrics.pass_failures.increment(1);
     }
-
-    /// Sends up to ten messages, if the lease is trusted; says what came of each.
-    async fn enqueue(&self, priority: Priority, firings: &[Firing], permission: &dyn Permission) -> Vec<Sent> {
-        let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-        if !permission.holds() {
-            return vec![Sent::NotSent; firings.len()];
-        }
-        let bodies: Vec<String> = firings.iter().map(|firing| firing.message.encode()).collect();
-        match self.ports.queue.send(priority, &bodies).await {
-            Ok(results) => {
-                results.into_iter().map(|result| result.map_or_else(Sent::Refused, |()| Sent::Accepted)).collect()
-            }
-            Err(error) => vec![Sent::CallFailed(error); firings.len()],
-        }
-    }
-
-    /// Moves jobs on. False when one of them stands elsewhere by now, or was not moved: the next read shows where it is.
-    async fn advance(&self, firings: &[&Firing]) -> Result<bool, PortError> {
-        let mut all_moved = true;
-        for some in firings.chunks(ADVANCES) {
-            let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-            let began = self.clock.monotonic();
-            let moves: Vec<Move> = some.iter().map(|firing| firing.way.clone()).collect();
-            let results = self.ports.jobs.advance_many(&moves).await?;
-            let is_stale = DueBucket::is_stale_after(self.clock.monotonic() - began);
-            let mut failed = None;
-            for (one, result) in moves.iter().zip(results) {
-                match result {
-                    Ok(Advance::Advanced) => {
-                        self.metrics.advanced.increment(1);
-                        if is_stale {
-                            self.put_into_present_bucket(one).await?;
-                        }
-                    }
-                    Ok(Advance::Changed) => {
-                        self.metrics.already_advanced.increment(1);
-                        all_moved = false;
-                    }
-                    Err(error) => failed = Some(error),
-                }
-            }
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
-        Ok(all_moved)
-    }
-
-    /// The process stood still during the write: the minute may have been left behind by its reader meanwhile.
-    async fn put_into_present_bucket(&self, moved: &Move) -> Result<(), PortError> {
-        let Some(next) = moved.to.next else { return Ok(()) };
-        let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
-        let to = Advanced { next: Some(NextFiring { bucket, ..next }), ..moved.to.clone() };
-        let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..moved.from };
-        self.ports.jobs.advance(&moved.key, &from, &to).await.map(|_| ())
-    }
-}
-
-fn firing(job: &Job, priority: Priority, message: Message, to: Advanced) -> Firing {
-    let from = AdvanceFrom { next_scheduled_at: message.scheduled_at, version: job.version };
-    Firing { priority, message, way: Move { key: job.spec.key.clone(), from, to } }
 }

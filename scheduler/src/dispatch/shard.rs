@@ -1,8 +1,10 @@
 //! The loop over one shard: a pass every tick, slower while the store or a queue is in trouble.
 
 use super::leases::ShardLease;
-use super::pass::{Dispatcher, Permission};
+use super::pass::{Dispatcher, Permission, Tally};
 use punctual_core::clock::Clock;
+use punctual_core::due::{DueBucket, Minute};
+use punctual_core::error::PortError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,23 +22,25 @@ pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lea
         let mut wait = tick;
         if lease.holds() {
             let is_full = last_full.is_none_or(|at| began.saturating_sub(at) >= FULL_PASS_EVERY);
-            match pass(&dispatcher, &*clock, &lease, is_full).await {
-                Ok(left) => {
+            let tally = if is_full {
+                full_pass(&dispatcher, &*clock, &lease).await
+            } else {
+                let minutes = lease.cursor().latest_minutes(clock.now());
+                pass(&dispatcher, &lease, minutes, |_| {}).await
+            };
+            if is_full || tally.left {
+                last_full = (!tally.left).then_some(began);
+            }
+            match tally.error {
+                None => {
                     failures = 0;
-                    if is_full {
-                        last_full = (!left).then_some(began);
-                    }
-                    wait = tick.saturating_sub(clock.monotonic() - began);
+                    wait = tick.saturating_sub(clock.monotonic().saturating_sub(began));
                 }
-                Err(error) => {
+                Some(error) => {
                     dispatcher.count_failure();
-                    // Once a trouble, not once a tick.
-                    if failures == 0 {
-                        tracing::warn!(shard = %lease.shard, class = error.class(), %error, "a pass failed; it is repeated with back-off");
-                    }
+                    tell(&lease, &error, failures == 0);
                     wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
                     failures = (failures + 1).min(8);
-                    last_full = None;
                 }
             }
         }
@@ -44,19 +48,49 @@ pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lea
     }
 }
 
-/// One pass; true when something due was left.
+/// Reads every minute from the cursor to now, and moves the cursor behind each that is drained, so that a pass that breaks
+/// off has not been for nothing.
+async fn full_pass(dispatcher: &Dispatcher, clock: &dyn Clock, lease: &ShardLease) -> Tally {
+    let began = clock.now();
+    let cursor = lease.cursor().not_ahead_of(began);
+    if cursor != lease.cursor() {
+        tracing::error!(
+            shard = %lease.shard,
+            "the shard's cursor is ahead of this host's clock: one of the clocks that moved it was wrong; it is set back"
+        );
+        lease.set_cursor(cursor);
+    }
+    pass(dispatcher, lease, cursor.minutes(began), |drained| lease.set_cursor(cursor.after(drained, began))).await
+}
+
+/// Works through minutes, oldest first; `drained` is told each one up to the first in which something is left.
 async fn pass(
     dispatcher: &Dispatcher,
-    clock: &dyn Clock,
     lease: &ShardLease,
-    is_full: bool,
-) -> Result<bool, punctual_core::error::PortError> {
-    let (began, cursor) = (clock.now(), lease.cursor());
-    if !is_full {
-        let report = dispatcher.pass(lease.shard, cursor.latest_minutes(began), lease).await?;
-        return Ok(report.oldest_left.is_some());
+    minutes: impl Iterator<Item = Minute> + Send,
+    drained: impl Fn(Minute) + Send,
+) -> Tally {
+    let mut tally = Tally::default();
+    for minute in minutes {
+        tally.add(dispatcher.minute(DueBucket { minute, shard: lease.shard }, lease).await);
+        let is_throttled = matches!(tally.error, Some(PortError::Throttled(_)));
+        if !tally.left {
+            drained(minute);
+        } else if is_throttled || !lease.holds() {
+            break;
+        }
     }
-    let report = dispatcher.pass(lease.shard, cursor.minutes(began), lease).await?;
-    lease.set_cursor(cursor.after_pass(began, report.oldest_left));
-    Ok(report.oldest_left.is_some())
+    tally
+}
+
+/// Says what is wrong: once a trouble, not once a tick.
+fn tell(lease: &ShardLease, error: &PortError, is_new: bool) {
+    let (shard, class) = (lease.shard, error.class());
+    match error {
+        _ if !is_new => tracing::debug!(%shard, class, %error, "a pass failed again"),
+        PortError::Permanent(_) => {
+            tracing::error!(%shard, class, %error, "a pass was refused: it is repeated with back-off")
+        }
+        _ => tracing::warn!(%shard, class, %error, "a pass failed: it is repeated with back-off"),
+    }
 }

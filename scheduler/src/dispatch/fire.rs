@@ -1,0 +1,135 @@
+//! Enqueue, and only then advance.
+//!
+//! Invariant: **a job advances only after its run is in the queue or its skip is a row.** So a crash, a lost answer or a
+//! lost lease on any line repeats a run's id, and never loses one. The lease prevents the repeat, the condition of the
+//! advance prevents a rewind, the worker's begin makes a repeat harmless.
+
+use super::pass::{Dispatcher, Permission, Tally};
+use futures::future::join_all;
+use punctual_core::due::DueBucket;
+use punctual_core::error::PortError;
+use punctual_core::job::{Advanced, Job, NextFiring};
+use punctual_core::message::Message;
+use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, Move};
+use punctual_core::priority::Priority;
+
+/// Runs that are enqueued by calls side by side and then advanced together: five full sends, two full advances.
+pub(super) const BATCH_OF_RUNS: usize = 50;
+/// Such batches of one page that are worked on at the same time.
+pub(super) const BATCHES_AT_ONCE: usize = 4;
+
+/// One due job on its way through a pass.
+pub(super) struct Firing {
+    pub(super) priority: Priority,
+    pub(super) message: Message,
+    pub(super) way: Move,
+}
+
+impl Firing {
+    pub(super) fn new(job: &Job, priority: Priority, message: Message, to: Advanced) -> Self {
+        let from = AdvanceFrom { next_scheduled_at: message.scheduled_at, version: job.version };
+        Firing { priority, message, way: Move { key: job.spec.key.clone(), from, to } }
+    }
+}
+
+/// What came of sending one message.
+#[derive(Clone)]
+enum Post {
+    Accepted,
+    /// The lease is not trusted any more.
+    Withheld,
+    /// Refused, or the whole call failed and may have happened.
+    Failed(PortError),
+}
+
+impl Dispatcher {
+    /// Enqueues some runs, then advances those that the queue accepted, whatever became of the others.
+    pub(super) async fn fire(&self, priority: Priority, batch: &[Firing], permission: &dyn Permission) -> Tally {
+        let sends = batch.chunks(BATCH).map(|some| self.enqueue(priority, some, permission));
+        let results = join_all(sends).await.into_iter().flatten();
+        let mut tally = Tally::default();
+        let mut accepted = Vec::with_capacity(batch.len());
+        for (firing, sent) in batch.iter().zip(results) {
+            match sent {
+                Post::Accepted => accepted.push(firing),
+                Post::Withheld => tally.add(Tally::left()),
+                Post::Failed(error) => tally.add(Tally::failed(error)),
+            }
+        }
+        match self.advance(&accepted).await {
+            Ok(true) => {}
+            Ok(false) => tally.add(Tally::left()),
+            Err(error) => tally.add(Tally::failed(error)),
+        }
+        if !accepted.is_empty() {
+            permission.progress();
+        }
+        tally
+    }
+
+    /// Sends up to ten messages, if the lease is trusted; says what came of each.
+    async fn enqueue(&self, priority: Priority, firings: &[Firing], permission: &dyn Permission) -> Vec<Post> {
+        let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
+        if !permission.holds() {
+            return vec![Post::Withheld; firings.len()];
+        }
+        let bodies: Vec<String> = firings.iter().map(|firing| firing.message.encode()).collect();
+        let results = match self.ports.queue.send(priority, &bodies).await {
+            Ok(results) => results,
+            Err(error) => return vec![Post::Failed(error); firings.len()],
+        };
+        let now = self.clock.now();
+        let sent = firings.iter().zip(results).map(|(firing, result)| match result {
+            Ok(()) => {
+                let lag = (now - firing.message.due_at).as_seconds_f64();
+                self.metrics.enqueued(priority, lag.max(0.0));
+                Post::Accepted
+            }
+            Err(error) => Post::Failed(error),
+        });
+        sent.collect()
+    }
+
+    /// Moves jobs on, each for itself. False when one of them stands elsewhere by now: the next read shows where. The
+    /// first error is told when all were tried.
+    pub(super) async fn advance(&self, firings: &[&Firing]) -> Result<bool, PortError> {
+        let (mut all_moved, mut failed) = (true, None);
+        for some in firings.chunks(ADVANCES) {
+            let moves: Vec<Move> = some.iter().map(|firing| firing.way.clone()).collect();
+            let began = self.clock.monotonic();
+            let results = {
+                let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
+                match self.ports.jobs.advance_many(&moves).await {
+                    Ok(results) => results,
+                    Err(error) => vec![Err(error); moves.len()],
+                }
+            };
+            let is_stale = DueBucket::is_stale_after(self.clock.monotonic() - began);
+            for (one, result) in moves.iter().zip(results) {
+                match result {
+                    Ok(Advance::Advanced) => {
+                        self.metrics.advanced.increment(1);
+                        if is_stale {
+                            failed = failed.or(self.put_into_present_bucket(one).await.err());
+                        }
+                    }
+                    Ok(Advance::Changed) => {
+                        self.metrics.already_advanced.increment(1);
+                        all_moved = false;
+                    }
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+        }
+        failed.map_or(Ok(all_moved), Err)
+    }
+
+    /// The process stood still during the write: the minute may have been left behind by its reader meanwhile.
+    async fn put_into_present_bucket(&self, moved: &Move) -> Result<(), PortError> {
+        let Some(next) = moved.to.next else { return Ok(()) };
+        let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
+        let to = Advanced { next: Some(NextFiring { bucket, ..next }), ..moved.to.clone() };
+        let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..moved.from };
+        self.ports.jobs.advance(&moved.key, &from, &to).await.map(|_| ())
+    }
+}
