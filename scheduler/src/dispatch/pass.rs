@@ -51,20 +51,23 @@ pub struct Tally {
     pub left: bool,
     /// The first call that failed.
     pub error: Option<PortError>,
+    /// The first refusal that concerned one job and its row alone.
+    pub refusal: Option<(JobKey, PortError)>,
 }
 
 impl Tally {
     pub(super) fn add(&mut self, other: Tally) {
         self.left |= other.left;
         self.error = self.error.take().or(other.error);
+        self.refusal = self.refusal.take().or(other.refusal);
     }
 
     pub(super) fn left() -> Self {
-        Tally { left: true, error: None }
+        Tally { left: true, ..Tally::default() }
     }
 
     pub(super) fn failed(error: PortError) -> Self {
-        Tally { left: true, error: Some(error) }
+        Tally { left: true, error: Some(error), refusal: None }
     }
 }
 
@@ -125,7 +128,6 @@ impl Dispatcher {
 
     async fn page(&self, bucket: DueBucket, entries: &[DueEntry], permission: &dyn Permission) -> Tally {
         if entries.is_empty() {
-            permission.progress();
             return Tally::default();
         }
         let keys: Vec<JobKey> = entries.iter().map(|entry| entry.key.clone()).collect();
@@ -193,7 +195,7 @@ impl Dispatcher {
         }
     }
 
-    /// Performs one aside; returns the run of a skip whose row is open: it must be sent after all, the worker decides. A refusal that is about this one job sets the job aside, so that it is not met for ever.
+    /// Performs one aside; returns the run of a skip whose row is open: it must be sent after all, the worker decides.
     async fn aside(
         &self,
         bucket: DueBucket,
@@ -206,7 +208,7 @@ impl Dispatcher {
         let (key, result) = match aside {
             Aside::Quarantine(key, reason) => {
                 let result = self.quarantine(&key, bucket, &reason).await;
-                return self.told(result, permission).map(|()| None);
+                (key, result.map(|()| None))
             }
             Aside::Unindex(key) => {
                 let result = self.ports.jobs.unindex(&key, bucket).await;
@@ -217,18 +219,12 @@ impl Dispatcher {
                 (key, self.skip(firing, reason).await)
             }
         };
-        match result {
-            Err(PortError::Permanent(reason)) => {
-                let result = self.quarantine(&key, bucket, &reason).await;
-                self.told(result, permission).map(|()| None)
-            }
-            result => self.told(result, permission),
-        }
-    }
-
-    fn told<T>(&self, result: Result<T, PortError>, permission: &dyn Permission) -> Result<T, Tally> {
         permission.progress();
-        result.map_err(Tally::failed)
+        result.map_err(|error| match error {
+            // Rights, or a row that cannot be read: the job stays due, and nothing else waits for it.
+            PortError::Permanent(_) => Tally { left: true, error: None, refusal: Some((key, error)) },
+            error => Tally::failed(error),
+        })
     }
 
     /// Sets one job aside, so that it never stops the others.

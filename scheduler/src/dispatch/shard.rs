@@ -16,24 +16,31 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 /// Works on a shard until its lease is given up.
 pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lease: Arc<ShardLease>, tick: Duration) {
     let mut failures = 0;
+    let mut is_refused = false;
     let mut last_full: Option<Duration> = None;
     while !lease.is_given_up() {
         let began = clock.monotonic();
         let mut wait = tick;
         if lease.holds() {
             let is_full = last_full.is_none_or(|at| began.saturating_sub(at) >= FULL_PASS_EVERY);
+            let is_healthy = failures == 0;
             let tally = if is_full {
-                full_pass(&dispatcher, &*clock, &lease).await
+                full_pass(&dispatcher, &*clock, &lease, is_healthy).await
             } else {
                 let minutes = lease.cursor().latest_minutes(clock.now());
-                pass(&dispatcher, &lease, minutes, |_| {}).await
+                pass(&dispatcher, &lease, minutes, is_healthy, |_| {}).await
             };
+            if let Some((key, error)) = tally.refusal.as_ref().filter(|_| !is_refused) {
+                tracing::error!(shard = %lease.shard, job.id = %key, %error, "a job stays due: the store refuses what it needs");
+            }
+            is_refused = tally.refusal.is_some();
             if is_full || tally.left {
                 last_full = (!tally.left).then_some(began);
             }
             match tally.error {
                 None => {
                     failures = 0;
+                    lease.progress();
                     wait = tick.saturating_sub(clock.monotonic().saturating_sub(began));
                 }
                 Some(error) => {
@@ -50,7 +57,7 @@ pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lea
 
 /// Reads every minute from the cursor to now, and moves the cursor behind each that is drained, so that a pass that breaks
 /// off has not been for nothing.
-async fn full_pass(dispatcher: &Dispatcher, clock: &dyn Clock, lease: &ShardLease) -> Tally {
+async fn full_pass(dispatcher: &Dispatcher, clock: &dyn Clock, lease: &ShardLease, is_healthy: bool) -> Tally {
     let began = clock.now();
     let cursor = lease.cursor().not_ahead_of(began);
     if cursor != lease.cursor() {
@@ -60,20 +67,27 @@ async fn full_pass(dispatcher: &Dispatcher, clock: &dyn Clock, lease: &ShardLeas
         );
         lease.set_cursor(cursor);
     }
-    pass(dispatcher, lease, cursor.minutes(began), |drained| lease.set_cursor(cursor.after(drained, began))).await
+    pass(dispatcher, lease, cursor.minutes(began), is_healthy, |drained| lease.set_cursor(cursor.after(drained, began)))
+        .await
 }
 
-/// Works through minutes, oldest first; `drained` is told each one up to the first in which something is left.
+/// Works through minutes, oldest first; `drained` is told each one up to the first in which something is left. Minutes with
+/// nothing in them count as progress only while all goes well: otherwise a copy that cannot send would earn its renewals
+/// by reading.
 async fn pass(
     dispatcher: &Dispatcher,
     lease: &ShardLease,
     minutes: impl Iterator<Item = Minute> + Send,
+    is_healthy: bool,
     drained: impl Fn(Minute) + Send,
 ) -> Tally {
     let mut tally = Tally::default();
     for minute in minutes {
         tally.add(dispatcher.minute(DueBucket { minute, shard: lease.shard }, lease).await);
         let is_throttled = matches!(tally.error, Some(PortError::Throttled(_)));
+        if is_healthy && tally.error.is_none() {
+            lease.progress();
+        }
         if !tally.left {
             drained(minute);
         } else if is_throttled || !lease.holds() {
