@@ -411,7 +411,7 @@ fn progress_bars(jobs: u64) -> [ProgressBar; 2] {
         return [ProgressBar::hidden(), ProgressBar::hidden()];
     }
     let bars = MultiProgress::new();
-    let style = ProgressStyle::with_template("  {prefix:<10} {bar:40} {pos:>7}/{len} {per_sec}");
+    let style = ProgressStyle::with_template("  {prefix:<10} {bar:40} {pos:>7}/{len} {percent:>3} %");
     ["enqueued", "delivered"].map(|name| {
         let bar = bars.add(ProgressBar::new(jobs).with_prefix(name));
         if let Ok(style) = &style {
