@@ -60,13 +60,16 @@ pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lea
 async fn full_pass(dispatcher: &Dispatcher, clock: &dyn Clock, lease: &ShardLease, is_healthy: bool) -> Tally {
     let began = clock.now();
     let cursor = lease.cursor().not_ahead_of(began);
-    if cursor != lease.cursor() {
+    let ahead = lease.cursor().0.0 - cursor.0.0;
+    if ahead > 1 {
+        // One minute is what two good clocks can differ by at a minute's turn.
         tracing::error!(
             shard = %lease.shard,
+            minutes = ahead,
             "the shard's cursor is ahead of this host's clock: one of the clocks that moved it was wrong; it is set back"
         );
-        lease.set_cursor(cursor);
     }
+    lease.set_cursor(cursor);
     pass(dispatcher, lease, cursor.minutes(began), is_healthy, |drained| lease.set_cursor(cursor.after(drained, began)))
         .await
 }
