@@ -81,7 +81,7 @@ impl LeaseTimes {
         started + self.lease.saturating_sub(self.margin)
     }
 
-    /// Whether a shard loop that last finished a page (or an empty pass) at `last_progress` has earned a renewal at `now`.
+    /// Whether a shard loop that last got somewhere at `last_progress` has earned a renewal at `now`.
     /// One that got nowhere within the lease time leaves its shard to others.
     pub fn has_earned_renewal(&self, last_progress: Duration, now: Duration) -> bool {
         now.saturating_sub(last_progress) < self.lease
