@@ -6,6 +6,7 @@
 use crate::job::{Job, JobState, RETENTION};
 use crate::message::Message;
 use crate::run::{RunRow, SkipReason};
+use crate::zone::Zones;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ const JOB_OLDER_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Decides from the job (read consistently) and the row what to do with a message at `now`.
-pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: DateTime<Utc>) -> Screen {
+pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: DateTime<Utc>, zones: &Zones) -> Screen {
     let Some(job) = job else {
         return Screen::DeadLetter("its job does not exist");
     };
@@ -87,7 +88,7 @@ pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: D
         let wait = (message.due_at - now).to_std().unwrap_or_default().min(LONGEST_WAIT);
         return Screen::PutBack { wait, why: PutBack::NotDue, grows: false };
     }
-    if job.deadline(message.due_at).is_some_and(|deadline| now > deadline) {
+    if job.spec.deadline(message.due_at, zones).is_some_and(|deadline| now > deadline) {
         return Screen::Skip(SkipReason::Deadline);
     }
     Screen::Run

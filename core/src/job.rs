@@ -4,11 +4,14 @@
 //! `generation` rises with the changes that void queued runs. Nothing here reads a clock or knows the store.
 
 use crate::due::{DueBucket, Shards};
+use crate::missed::MissedRule;
 use crate::payload::{Handler, SmsPayload};
 use crate::priority::Priority;
 use crate::retry::RetryRule;
-use crate::schedule::{Anchor, Schedule, ScheduleError, whole_second};
-use chrono::{DateTime, TimeDelta, Utc};
+use crate::schedule::{Anchor, Firing, Schedule, ScheduleError, whole_second};
+use crate::spread::Spread;
+use crate::zone::{TzVersion, Zones};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -138,8 +141,10 @@ pub struct JobSpec {
     pub payload: SmsPayload,
     /// How often it is tried.
     pub retry: RetryRule,
-    /// How late a run may still start, in seconds after it was due; none = however late.
-    pub start_within_s: Option<u32>,
+    /// Where its runs start behind their nominal instants; none = at them.
+    pub spread: Option<Spread>,
+    /// What becomes of firings that were missed, and how late a run may start.
+    pub missed: MissedRule,
 }
 
 /// A job as it stands in the store.
@@ -151,6 +156,12 @@ pub struct Job {
     pub state: JobState,
     /// The next firing's nominal instant; none when nothing is to come.
     pub next_scheduled_at: Option<DateTime<Utc>>,
+    /// What that firing asks the zone's clock to show; none when its schedule follows no clock.
+    pub next_wall: Option<NaiveDateTime>,
+    /// The zone rules by which the two belong together.
+    pub tzdb: Option<TzVersion>,
+    /// How many firings are left, that one included; none = no bound.
+    pub runs_left: Option<u32>,
     /// When that firing should start.
     pub next_due_at: Option<DateTime<Utc>>,
     /// Where the due index holds it; none when nothing is to come.
@@ -186,21 +197,21 @@ pub enum JobError {
     /// The payload cannot be delivered.
     #[error("{0}")]
     Payload(String),
+    /// The spread window is out of range, or does not fit.
+    #[error("spread: {0}")]
+    Spread(String),
     /// The deadline is too short to be met.
-    #[error("start_within_s {0} is too short: a run needs at least {SHORTEST_START_WITHIN_S} s to start")]
-    StartWithin(u32),
+    #[error("missed: {0}")]
+    Missed(String),
 }
-
-/// The shortest time a run may be given to start.
-pub const SHORTEST_START_WITHIN_S: u32 = 10;
 
 impl PartialEq for JobSpec {
     /// Compares what is stored.
     fn eq(&self, other: &Self) -> bool {
-        let Self { key, name, schedule, anchor: _, priority, handler, payload, retry, start_within_s } = self;
+        let Self { key, name, schedule, anchor: _, priority, handler, payload, retry, spread, missed } = self;
         (key, name, schedule, priority) == (&other.key, &other.name, &other.schedule, &other.priority)
             && (handler, payload, retry) == (&other.handler, &other.payload, &other.retry)
-            && *start_within_s == other.start_within_s
+            && (spread, missed) == (&other.spread, &other.missed)
     }
 }
 
@@ -222,10 +233,30 @@ impl JobSpec {
         self.schedule.check()?;
         self.retry.check().map_err(JobError::Retry)?;
         self.payload.check().map_err(JobError::Payload)?;
-        match self.start_within_s {
-            Some(s) if s < SHORTEST_START_WITHIN_S => Err(JobError::StartWithin(s)),
-            _ => Ok(()),
+        if let Some(spread) = &self.spread {
+            if self.priority == Priority::Urgent {
+                return Err(JobError::Spread(
+                    "urgent jobs are never spread: leave the window out, or take another priority".into(),
+                ));
+            }
+            spread.check(self.schedule.shortest_interval_s()).map_err(JobError::Spread)?;
         }
+        self.missed.start.check().map_err(JobError::Missed)
+    }
+
+    /// What is allowed but probably not meant.
+    pub fn warnings(&self) -> Vec<String> {
+        self.missed.start.warning().into_iter().collect()
+    }
+
+    /// When a firing should start.
+    pub fn due_at(&self, firing: &Firing) -> DateTime<Utc> {
+        self.spread.as_ref().map_or(firing.at, |spread| firing.at + spread.offset())
+    }
+
+    /// Until when a run due at `due_at` may start; none = however late.
+    pub fn deadline(&self, due_at: DateTime<Utc>, zones: &Zones) -> Option<DateTime<Utc>> {
+        self.missed.start.deadline(due_at, self.schedule.tz, zones)
     }
 }
 
@@ -240,11 +271,26 @@ pub struct Advanced {
     pub expires_at: Option<DateTime<Utc>>,
 }
 
+/// What firings are placed by: which shards there are, and what the clocks show.
+#[derive(Clone, Copy, Debug)]
+pub struct Timetable<'a> {
+    /// The shards in force.
+    pub shards: &'a Shards,
+    /// The zone rules of this process.
+    pub zones: &'a Zones,
+}
+
 /// A firing to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextFiring {
     /// Its nominal instant, the identity of the run.
     pub scheduled_at: DateTime<Utc>,
+    /// What it asks the zone's clock to show.
+    pub wall: Option<NaiveDateTime>,
+    /// The zone rules by which the two belong together.
+    pub tzdb: Option<TzVersion>,
+    /// How many firings are left, this one included; none = no bound.
+    pub runs_left: Option<u32>,
     /// When it should start.
     pub due_at: DateTime<Utc>,
     /// Where the due index holds it.
@@ -260,22 +306,23 @@ impl Job {
     pub fn create(
         spec: JobSpec,
         now: DateTime<Utc>,
-        shards: &Shards,
+        world: &Timetable<'_>,
         previous_generation: Option<u64>,
         edit_token: String,
         by: &str,
     ) -> Result<Job, JobError> {
         spec.check()?;
-        let scheduled_at = spec.schedule.first(now).ok_or_else(|| JobError::Over(spec.schedule.to_string()))?;
-        // An instant already past is due from the moment that made it due.
-        let due_at = scheduled_at.max(whole_second(now));
+        let first = spec.schedule.first(now, world.zones);
+        let first = first.ok_or_else(|| JobError::Over(spec.schedule.to_string()))?;
         let generation = next_generation(previous_generation, now);
-        let shard = shards.of(&spec.key, spec.priority);
-        Ok(Job {
+        let mut job = Job {
             state: JobState::Active,
-            next_scheduled_at: Some(scheduled_at),
-            next_due_at: Some(due_at),
-            due_bucket: Some(DueBucket::for_write(due_at, now, shard)),
+            next_scheduled_at: None,
+            next_wall: None,
+            tzdb: None,
+            runs_left: spec.schedule.max_runs,
+            next_due_at: None,
+            due_bucket: None,
             generation,
             voids: Voids::new(generation),
             version: 1,
@@ -284,34 +331,82 @@ impl Job {
             created_at: now,
             error: None,
             spec,
+        };
+        // An instant already past is due from the moment that made it due.
+        let due_at = job.spec.due_at(&first).max(whole_second(now));
+        let next = NextFiring { due_at, ..job.to_fire(&first, job.runs_left, now, world) };
+        job.advance(&Advanced { state: JobState::Active, next: Some(next), expires_at: None });
+        Ok(job)
+    }
+
+    /// The firing that the job stands at.
+    pub fn next(&self) -> Option<Firing> {
+        Some(Firing { at: self.next_scheduled_at?, wall: self.next_wall })
+    }
+
+    /// Where the job stands, as a firing to come.
+    pub fn standing(&self) -> Option<NextFiring> {
+        Some(NextFiring {
+            scheduled_at: self.next_scheduled_at?,
+            wall: self.next_wall,
+            tzdb: self.tzdb.clone(),
+            runs_left: self.runs_left,
+            due_at: self.next_due_at?,
+            bucket: self.due_bucket?,
         })
     }
 
-    /// Where the job goes after the firing at `scheduled_at`, at `now`: from the nominal time, never from when it was
-    /// done.
-    pub fn after_firing(&self, scheduled_at: DateTime<Utc>, now: DateTime<Utc>, shards: &Shards) -> Advanced {
-        let next = self.spec.schedule.next_after(scheduled_at).map(|next| NextFiring {
-            scheduled_at: next,
-            due_at: next,
-            bucket: DueBucket::for_write(next, now, shards.of(&self.spec.key, self.spec.priority)),
-        });
-        match next {
-            Some(next) => Advanced { state: JobState::Active, next: Some(next), expires_at: None },
-            None => Advanced { state: JobState::Done, next: None, expires_at: Some(now + RETENTION) },
+    /// Where the job goes at `now` when `count` firings are done with, `last` being the last of them: from the nominal
+    /// time, never from when it was done.
+    pub fn after_firings(&self, last: &Firing, count: u32, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
+        let left = self.runs_left.map(|left| left.saturating_sub(count));
+        match self.following(last, left, world.zones) {
+            Some(next) => self.standing_at(&next, left, now, world),
+            None => self.done(now),
+        }
+    }
+
+    /// Where the job goes at `now` when nothing is to come.
+    pub fn done(&self, now: DateTime<Utc>) -> Advanced {
+        Advanced { state: JobState::Done, next: None, expires_at: Some(now + RETENTION) }
+    }
+
+    /// Where the job goes at `now` when `count` firings are done with and `next` is the one to follow.
+    pub fn up_to(&self, next: &Firing, count: u32, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
+        self.standing_at(next, self.runs_left.map(|left| left.saturating_sub(count)), now, world)
+    }
+
+    /// The firing after `previous`, if `left` allows one.
+    pub fn following(&self, previous: &Firing, left: Option<u32>, zones: &Zones) -> Option<Firing> {
+        if left == Some(0) { None } else { self.spec.schedule.next_firing(previous, zones) }
+    }
+
+    fn standing_at(&self, next: &Firing, left: Option<u32>, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
+        Advanced { state: JobState::Active, next: Some(self.to_fire(next, left, now, world)), expires_at: None }
+    }
+
+    fn to_fire(&self, firing: &Firing, left: Option<u32>, now: DateTime<Utc>, world: &Timetable<'_>) -> NextFiring {
+        let due_at = self.spec.due_at(firing);
+        NextFiring {
+            scheduled_at: firing.at,
+            wall: firing.wall,
+            tzdb: self.spec.schedule.follows(world.zones),
+            runs_left: left,
+            due_at,
+            bucket: DueBucket::for_write(due_at, now, world.shards.of(&self.spec.key, self.spec.priority)),
         }
     }
 
     /// Puts the job where `to` says.
     pub fn advance(&mut self, to: &Advanced) {
         self.state = to.state;
-        self.next_scheduled_at = to.next.map(|n| n.scheduled_at);
-        self.next_due_at = to.next.map(|n| n.due_at);
-        self.due_bucket = to.next.map(|n| n.bucket);
-    }
-
-    /// The latest instant at which a run due at `due_at` may still start.
-    pub fn deadline(&self, due_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        self.spec.start_within_s.and_then(|s| due_at.checked_add_signed(TimeDelta::seconds(i64::from(s))))
+        let next = to.next.clone();
+        self.next_scheduled_at = next.as_ref().map(|n| n.scheduled_at);
+        self.next_due_at = next.as_ref().map(|n| n.due_at);
+        self.due_bucket = next.as_ref().map(|n| n.bucket);
+        self.next_wall = next.as_ref().and_then(|n| n.wall);
+        self.runs_left = next.as_ref().and_then(|n| n.runs_left);
+        self.tzdb = next.and_then(|n| n.tzdb);
     }
 
     /// The generation that voids a message of `generation` for the firing at `scheduled_at`, if it is void.
@@ -385,12 +480,23 @@ mod tests {
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
             retry: RetryRule::default(),
-            start_within_s: None,
+            spread: None,
+            missed: MissedRule::default(),
         }
     }
 
     fn job(schedule: &str, now: DateTime<Utc>) -> Job {
-        Job::create(spec(schedule, now), now, &Shards::default(), None, "t".into(), "test").unwrap()
+        made(spec(schedule, now), now, None).unwrap()
+    }
+
+    fn made(spec: JobSpec, now: DateTime<Utc>, previous_generation: Option<u64>) -> Result<Job, JobError> {
+        let world = Timetable { shards: &Shards::default(), zones: &Zones::embedded() };
+        Job::create(spec, now, &world, previous_generation, "t".into(), "test")
+    }
+
+    fn after(job: &Job, s: i64, now: DateTime<Utc>) -> Advanced {
+        let world = Timetable { shards: &Shards::default(), zones: &Zones::embedded() };
+        job.after_firings(&Firing { at: at(s), wall: None }, 1, now, &world)
     }
 
     #[test]
@@ -426,7 +532,7 @@ mod tests {
         let now = at(1_000_000_000);
         let mut job = job("every 1h from 2001-09-09T03:00:00Z", now);
         let late = at(1_000_004_400 + 9_999);
-        let to = job.after_firing(at(1_000_004_400), late, &Shards::default());
+        let to = after(&job, 1_000_004_400, late);
         job.advance(&to);
         assert_eq!(job.next_scheduled_at, Some(at(1_000_008_000)));
         assert_eq!(
@@ -435,7 +541,7 @@ mod tests {
             "an overdue firing goes where readers look"
         );
         let once = self::job("at 2001-09-10T00:00:00Z", now);
-        assert_eq!(once.after_firing(at(1_000_080_000), now, &Shards::default()).state, JobState::Done);
+        assert_eq!(after(&once, 1_000_080_000, now).state, JobState::Done);
     }
 
     #[test]
@@ -455,8 +561,7 @@ mod tests {
     fn a_job_made_again_voids_what_its_former_life_queued() {
         let now = at(1_000_000_000);
         let old = job("every 1h", now);
-        let new =
-            Job::create(spec("every 1h", now), now, &Shards::default(), Some(old.generation), "t".into(), "x").unwrap();
+        let new = made(spec("every 1h", now), now, Some(old.generation)).unwrap();
         assert!(new.generation > old.generation, "even within one millisecond");
         assert_eq!(new.void_of(at(1_000_004_400), old.generation), Some(new.generation));
     }

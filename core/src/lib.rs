@@ -11,6 +11,7 @@ pub mod aws;
 pub mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
+pub mod deadline;
 pub mod dispatch;
 pub mod due;
 pub mod error;
@@ -20,6 +21,7 @@ pub mod lease;
 #[cfg(feature = "test-util")]
 pub mod memory;
 pub mod message;
+pub mod missed;
 pub mod payload;
 pub mod ports;
 pub mod priority;
@@ -27,5 +29,8 @@ pub mod priority;
 pub mod process;
 pub mod rate;
 pub mod retry;
+pub mod rezone;
 pub mod run;
 pub mod schedule;
+pub mod spread;
+pub mod zone;

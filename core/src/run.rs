@@ -133,6 +133,8 @@ pub enum SkipReason {
     Superseded,
     /// It was too late to start.
     Deadline,
+    /// It was missed, and the job's rule runs a later firing or none.
+    Missed,
 }
 
 impl SkipReason {
@@ -145,6 +147,15 @@ impl SkipReason {
     fn ends_all(self) -> bool {
         self == SkipReason::Cancelled
     }
+}
+
+/// Several firings that one skipped row stands for. The first of them is the row's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SkippedRange {
+    /// The nominal instant of the last of them.
+    pub to: DateTime<Utc>,
+    /// How many they are, the first included.
+    pub count: u32,
 }
 
 /// One try of a run.
@@ -201,6 +212,8 @@ pub struct RunRow {
     pub gateway_ref: Option<String>,
     /// For a skipped row: why.
     pub reason: Option<SkipReason>,
+    /// For a skipped row: the firings it stands for, if there are several.
+    pub range: Option<SkippedRange>,
     /// Counts the writes to this row; a write is allowed only over the revision it was decided from.
     pub revision: u64,
     /// Marks the write that made this revision, so that its writer knows it again after a lost answer.
@@ -264,6 +277,8 @@ pub enum Event<'a> {
     Skip {
         /// Why.
         reason: SkipReason,
+        /// The firings that are skipped with it, as one row.
+        range: Option<SkippedRange>,
         /// Who decided.
         by: SkippedBy,
         /// How long a holder is given beyond its lease.

@@ -1,30 +1,57 @@
-//! Step 1, *job*: the timetable of a job and its arithmetic. The only importer of `cron`.
+//! Step 1, *job*: the timetable of a job and its arithmetic.
 //!
 //! A schedule is evaluated from the nominal time, never from the time a run completed, so that it does not drift. Three
-//! kinds exist: one instant (`at`), a fixed interval anchored to its first due time (`every`), and five-field Unix cron
-//! in UTC. `cron` counts weekdays from Sunday = 1, takes a seconds field and ANDs day-of-month with day-of-week, so the
-//! five fields are parsed here and handed to it as explicit lists of numbers.
+//! kinds exist: once (`at`), a fixed interval anchored to its first due time (`every`), and five-field Unix cron. Cron and
+//! wall times are evaluated on the clock of the schedule's zone, with explicit rules for the nights on which it is changed.
+//! Everything here is a function of the schedule, an instant and the zone rules.
 
+mod cron;
+mod dialects;
 mod fields;
+mod preview;
+mod text;
+mod walk;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use fields::Fields;
+pub use cron::{CronExpression, LONGEST_CRON_BYTES};
+pub use preview::{Line, Mark, Pass, preview};
+pub use text::{Anchor, ScheduleText, parse_instant, parse_interval, parse_moment};
+
+use crate::zone::{TzVersion, Zones, naive};
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
+use walk::{Step, Walk};
 
 /// The shortest interval of an `every` schedule: the due index has a resolution of seconds, a bucket is a minute.
 pub const SHORTEST_INTERVAL_S: i64 = 60;
 
-/// The longest cron expression that is read.
-pub const LONGEST_CRON_BYTES: usize = 256;
-
 /// When a job is due.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Schedule {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// What it says.
+    pub timing: Timing,
+    /// On whose clock.
+    pub tz: Tz,
+    /// What becomes of a wall time that a clock change leaves out.
+    pub dst_gap: DstGap,
+    /// What becomes of a wall time that a clock change repeats.
+    pub dst_repeat: DstRepeat,
+    /// No firing before this.
+    pub start_at: Option<DateTime<Utc>>,
+    /// No firing after this.
+    pub end_at: Option<DateTime<Utc>>,
+    /// How many firings there are in all, skipped ones included.
+    pub max_runs: Option<u32>,
+}
+
+/// What a schedule says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Timing {
     /// Once, at this instant (whole seconds).
     At(DateTime<Utc>),
+    /// Once, when the zone's clock shows this (whole seconds).
+    AtLocal(NaiveDateTime),
     /// Again and again, `interval_s` seconds apart, counted from `anchor`.
     Every {
         /// Seconds between two firings.
@@ -32,209 +59,254 @@ pub enum Schedule {
         /// The first firing; all others are whole intervals away from it.
         anchor: DateTime<Utc>,
     },
-    /// Five-field Unix cron, evaluated in UTC.
+    /// Five-field Unix cron on the zone's clock.
     Cron(CronExpression),
 }
 
-/// Whether a text states the anchor of its interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Anchor {
-    /// It does, or its schedule needs none.
+/// What becomes of a *fixed* wall time that does not exist because the clock goes forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DstGap {
+    /// It fires right after the gap.
     #[default]
-    Stated,
-    /// It does not: the anchor follows from when it was read, so the same text read later has another one.
-    Implied,
+    NextValid,
+    /// It does not fire.
+    Skip,
+}
+
+/// When a *fixed* wall time fires that exists twice because the clock goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DstRepeat {
+    /// The first time.
+    #[default]
+    First,
+    /// The second time.
+    Second,
+    /// Both times.
+    Both,
+}
+
+/// A firing of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// Its nominal instant: the identity of its run.
+    pub at: DateTime<Utc>,
+    /// What the schedule asked the clock to show; none for instants and intervals, which follow no clock.
+    pub wall: Option<NaiveDateTime>,
 }
 
 /// Why a schedule cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ScheduleError(pub String);
+#[error("{problem}")]
+pub struct ScheduleError {
+    /// Which part of it: `schedule`, `tz`, `dst_gap`, `dst_repeat`, `start_at`, `end_at` or `max_runs`.
+    pub part: &'static str,
+    /// What was found, and what to write instead.
+    pub problem: String,
+}
+
+impl ScheduleError {
+    fn in_schedule(problem: String) -> Self {
+        ScheduleError { part: "schedule", problem }
+    }
+}
 
 impl Schedule {
-    /// The first firing strictly after `after`, or none when the schedule is over.
-    pub fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        match self {
-            Schedule::At(at) => (*at > after).then_some(*at),
-            Schedule::Every { interval_s, anchor } => {
-                if after < *anchor {
-                    return Some(*anchor);
-                }
-                let passed = (after - anchor).num_seconds() / interval_s + 1;
-                anchor.checked_add_signed(TimeDelta::try_seconds(passed.checked_mul(*interval_s)?)?)
-            }
-            Schedule::Cron(cron) => cron.next_after(after),
+    /// A schedule on UTC, without bounds.
+    pub fn utc(timing: Timing) -> Self {
+        Schedule {
+            timing,
+            tz: Tz::UTC,
+            dst_gap: DstGap::default(),
+            dst_repeat: DstRepeat::default(),
+            start_at: None,
+            end_at: None,
+            max_runs: None,
         }
+    }
+
+    /// The first firing strictly after `after`, or none when the schedule is over. Does not count firings.
+    pub fn next_after(&self, after: DateTime<Utc>, zones: &Zones) -> Option<Firing> {
+        self.next(after, None, zones)
+    }
+
+    /// The firing that follows `previous`. A wall time that has fired does not fire again, even where other zone rules
+    /// put the previous firing at another instant than these would: copies may differ in their data for a while.
+    pub fn next_firing(&self, previous: &Firing, zones: &Zones) -> Option<Firing> {
+        self.next(previous.at, previous.wall, zones)
     }
 
     /// The first firing of a job made at `now`: an `at` in the past is due at once, everything else lies ahead.
-    pub fn first(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        match self {
-            Schedule::At(at) => Some(*at),
-            Schedule::Every { anchor, .. } if *anchor >= now => Some(*anchor),
-            _ => self.next_after(now),
+    pub fn first(&self, now: DateTime<Utc>, zones: &Zones) -> Option<Firing> {
+        match self.timing {
+            Timing::At(_) | Timing::AtLocal(_) => self.next_after(DateTime::<Utc>::MIN_UTC, zones),
+            Timing::Every { anchor, .. } if anchor >= now => self.next_after(anchor - TimeDelta::seconds(1), zones),
+            Timing::Every { .. } | Timing::Cron(_) => self.next_after(now, zones),
         }
     }
 
-    /// Checks what the type alone cannot: whole seconds, and an interval in range.
+    fn next(&self, after: DateTime<Utc>, floor: Option<NaiveDateTime>, zones: &Zones) -> Option<Firing> {
+        let after = self.start_at.map_or(after, |start| after.max(start - TimeDelta::seconds(1)));
+        let next = match &self.timing {
+            Timing::At(at) => (*at > after).then_some(Firing { at: *at, wall: None }),
+            Timing::AtLocal(wall) => self.instants_of(*wall, zones).into_iter().find(|firing| firing.at > after),
+            Timing::Every { interval_s, anchor } => {
+                let at = if after < *anchor {
+                    Some(*anchor)
+                } else {
+                    let passed = (after - anchor).num_seconds() / interval_s + 1;
+                    let since = passed.checked_mul(*interval_s).and_then(TimeDelta::try_seconds);
+                    since.and_then(|since| anchor.checked_add_signed(since))
+                };
+                at.map(|at| Firing { at, wall: None })
+            }
+            Timing::Cron(cron) => {
+                let floor = floor.map(|wall| wall.and_utc().timestamp());
+                self.walk(cron, zones).next(after.timestamp(), floor).and_then(firing)
+            }
+        };
+        next.filter(|firing| self.end_at.is_none_or(|end| firing.at <= end))
+    }
+
+    /// The instants at which a single wall time fires: none, one or two.
+    fn instants_of(&self, wall: NaiveDateTime, zones: &Zones) -> Vec<Firing> {
+        let (line, seconds) = (zones.timeline(self.tz), wall.and_utc().timestamp());
+        let mut instants = line.instants_of(seconds);
+        match self.dst_repeat {
+            DstRepeat::First => instants.truncate(1),
+            DstRepeat::Second => drop(instants.drain(..instants.len().saturating_sub(1))),
+            DstRepeat::Both => {}
+        }
+        if instants.is_empty() && self.dst_gap == DstGap::NextValid {
+            instants.extend(line.after_gap(seconds));
+        }
+        instants.into_iter().filter_map(|at| firing(Step { at, wall: seconds })).collect()
+    }
+
+    /// Where newer zone rules put the firing that asks for `wall` and stood at `old`; none when it has no place any more.
+    pub fn placed_again(
+        &self,
+        wall: NaiveDateTime,
+        old: DateTime<Utc>,
+        now: DateTime<Utc>,
+        zones: &Zones,
+    ) -> Option<Firing> {
+        let in_bounds = |firing: &Firing| {
+            self.start_at.is_none_or(|start| start <= firing.at) && self.end_at.is_none_or(|end| firing.at <= end)
+        };
+        // Of two passes it is the one that it stood at.
+        let same = self.instants_of(wall, zones).into_iter().min_by_key(|firing| (firing.at - old).abs());
+        match &self.timing {
+            Timing::At(_) | Timing::Every { .. } => None,
+            Timing::AtLocal(_) => same.filter(in_bounds),
+            // It follows real time: what the clock shows before that wall time counts as well.
+            Timing::Cron(cron) if cron.is_wildcard() => {
+                let sooner = self.next_after(now, zones);
+                same.filter(in_bounds).into_iter().chain(sooner).min_by_key(|firing| firing.at)
+            }
+            Timing::Cron(_) => same.filter(in_bounds).or_else(|| {
+                let gap = zones.timeline(self.tz).after_gap(wall.and_utc().timestamp())?;
+                self.next_after(DateTime::from_timestamp(gap - 1, 0)?, zones)
+            }),
+        }
+    }
+
+    fn walk<'a>(&self, cron: &'a CronExpression, zones: &'a Zones) -> Walk<'a> {
+        Walk { cron, gap: self.dst_gap, repeat: self.dst_repeat, timeline: zones.timeline(self.tz) }
+    }
+
+    /// The shortest time between two firings where the clock runs evenly, in seconds; none when it fires once.
+    pub fn shortest_interval_s(&self) -> Option<i64> {
+        match &self.timing {
+            Timing::At(_) | Timing::AtLocal(_) => None,
+            Timing::Every { interval_s, .. } => Some(*interval_s),
+            Timing::Cron(cron) => cron.shortest_interval_s(),
+        }
+    }
+
+    /// The zone rules that its firings follow from; none when they follow no clock.
+    pub fn follows(&self, zones: &Zones) -> Option<TzVersion> {
+        let has_clock = matches!(self.timing, Timing::AtLocal(_) | Timing::Cron(_));
+        has_clock.then(|| zones.version().clone())
+    }
+
+    /// Checks what the type alone cannot: whole seconds, and numbers in range.
     ///
     /// # Errors
     /// Names the value and what is allowed.
     pub fn check(&self) -> Result<(), ScheduleError> {
-        let whole = |at: &DateTime<Utc>, what: &str| {
-            if at.timestamp_subsec_nanos() != 0 {
-                return Err(ScheduleError(format!("{what} {at:?} has a fraction of a second: write whole seconds")));
-            }
-            Ok(())
+        let refused = |part, problem| Err(ScheduleError { part, problem });
+        let (at, anchor) = match &self.timing {
+            Timing::At(at) => (Some(*at), None),
+            Timing::AtLocal(wall) => (Some(wall.and_utc()), None),
+            Timing::Every { anchor, .. } => (None, Some(*anchor)),
+            Timing::Cron(_) => (None, None),
         };
-        match self {
-            Schedule::At(at) => whole(at, "the instant"),
-            Schedule::Every { interval_s, anchor } => {
-                whole(anchor, "the anchor")?;
-                if *interval_s < SHORTEST_INTERVAL_S {
-                    return Err(ScheduleError(format!(
-                        "an interval of {interval_s}s is too short: the shortest is {SHORTEST_INTERVAL_S}s"
-                    )));
-                }
-                Ok(())
+        for (part, what, at) in [
+            ("schedule", "the instant", at),
+            ("schedule", "the anchor", anchor),
+            ("start_at", "start_at", self.start_at),
+            ("end_at", "end_at", self.end_at),
+        ] {
+            if at.is_some_and(|at| at.timestamp_subsec_nanos() != 0) {
+                return refused(part, format!("{what} has a fraction of a second: write whole seconds"));
             }
-            Schedule::Cron(_) => Ok(()),
         }
-    }
-
-    /// Reads the text form of a file or a command line: `at INSTANT`, `every INTERVAL [from INSTANT]`,
-    /// `cron FIVE FIELDS`. An interval without an anchor starts one interval after `now`.
-    ///
-    /// # Errors
-    /// Says what was found and what to write instead.
-    pub fn parse(text: &str, now: DateTime<Utc>) -> Result<Self, ScheduleError> {
-        Self::parse_with_anchor(text, now).map(|(schedule, _)| schedule)
-    }
-
-    /// The same, and whether the text states the anchor.
-    ///
-    /// # Errors
-    /// Says what was found and what to write instead.
-    pub fn parse_with_anchor(text: &str, now: DateTime<Utc>) -> Result<(Self, Anchor), ScheduleError> {
-        let text = text.trim();
-        let (kind, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-        let rest = rest.trim();
-        let mut anchored = Anchor::Stated;
-        let schedule = match kind {
-            "at" => Schedule::At(parse_instant(rest)?),
-            "every" => {
-                let (interval, anchor) = match rest.split_once(" from ") {
-                    Some((interval, anchor)) => (interval, Some(parse_instant(anchor.trim())?)),
-                    None => (rest, None),
-                };
-                let interval_s = parse_interval(interval.trim())?;
-                let anchor = match anchor {
-                    Some(anchor) => anchor,
-                    None => {
-                        anchored = Anchor::Implied;
-                        TimeDelta::try_seconds(interval_s)
-                            .and_then(|interval| whole_second(now).checked_add_signed(interval))
-                            .ok_or_else(|| ScheduleError(format!("an interval of {interval_s}s is too long")))?
-                    }
-                };
-                Schedule::Every { interval_s, anchor }
+        match self.timing {
+            Timing::Every { interval_s, .. } if interval_s < SHORTEST_INTERVAL_S => refused(
+                "schedule",
+                format!("an interval of {interval_s}s is too short: the shortest is {SHORTEST_INTERVAL_S}s"),
+            ),
+            _ if self.max_runs == Some(0) => refused("max_runs", "max_runs 0 never fires: write 1 or more".into()),
+            _ if self.start_at.zip(self.end_at).is_some_and(|(start, end)| end < start) => {
+                refused("end_at", "end_at is before start_at".into())
             }
-            "cron" => Schedule::Cron(rest.parse()?),
-            _ => {
-                return Err(ScheduleError(format!(
-                    "`{}` is not a schedule: write `at 2026-12-05T09:00:00Z`, `every 24h`, `every 24h from \
-                     2026-12-05T09:00:00Z` or `cron 0 9 * * *`",
-                    shorten(text)
-                )));
-            }
-        };
-        schedule.check()?;
-        Ok((schedule, anchored))
+            _ => Ok(()),
+        }
     }
 
     /// This schedule, counted from the anchor of `other` where both have one.
-    pub fn anchored_as(self, other: &Schedule) -> Schedule {
-        match (self, other) {
-            (Schedule::Every { interval_s, .. }, Schedule::Every { anchor, .. }) => {
-                Schedule::Every { interval_s, anchor: *anchor }
-            }
-            (schedule, _) => schedule,
+    pub fn anchored_as(mut self, other: &Schedule) -> Schedule {
+        if let (Timing::Every { anchor, .. }, Timing::Every { anchor: theirs, .. }) = (&mut self.timing, &other.timing)
+        {
+            *anchor = *theirs;
         }
+        self
     }
+}
+
+fn firing(step: Step) -> Option<Firing> {
+    Some(Firing { at: DateTime::from_timestamp(step.at, 0)?, wall: Some(naive(step.wall)) })
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let instant = |at: &DateTime<Utc>| at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-        match self {
-            Schedule::At(at) => write!(f, "at {}", instant(at)),
-            Schedule::Every { interval_s, anchor } => write!(f, "every {interval_s}s from {}", instant(anchor)),
-            Schedule::Cron(cron) => write!(f, "cron {cron}"),
+        let instant = |at: &DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        match &self.timing {
+            Timing::At(at) => write!(f, "at {}", instant(at))?,
+            Timing::AtLocal(wall) => write!(f, "at {}", wall.format("%Y-%m-%dT%H:%M:%S"))?,
+            Timing::Every { interval_s, anchor } => write!(f, "every {interval_s}s from {}", instant(anchor))?,
+            Timing::Cron(cron) => write!(f, "cron {cron}")?,
         }
-    }
-}
-
-/// A checked five-field Unix cron expression in UTC.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct CronExpression {
-    text: String,
-    // Day-of-month OR day-of-week is two schedules of the crate, which can only AND them.
-    either: Vec<cron::Schedule>,
-}
-
-impl CronExpression {
-    /// The first match strictly after `after`.
-    fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        self.either.iter().filter_map(|s| s.after(&after).next()).min()
-    }
-}
-
-impl FromStr for CronExpression {
-    type Err = ScheduleError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.len() > LONGEST_CRON_BYTES {
-            return Err(ScheduleError(format!(
-                "a cron expression of {} bytes is too long: {LONGEST_CRON_BYTES} are allowed",
-                text.len()
-            )));
+        if self.tz != Tz::UTC {
+            write!(f, ", {}", self.tz.name())?;
         }
-        let either = Fields::parse(text)
-            .and_then(|fields| {
-                if !fields.can_fire() {
-                    return Err(format!("`{text}` never fires: no month it names has such a day"));
-                }
-                fields.for_the_crate().iter().map(|s| s.parse().map_err(|e| format!("`{text}`: {e}"))).collect()
-            })
-            .map_err(ScheduleError)?;
-        Ok(Self { text: text.to_owned(), either })
-    }
-}
-
-impl fmt::Display for CronExpression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl PartialEq for CronExpression {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl TryFrom<String> for CronExpression {
-    type Error = ScheduleError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<CronExpression> for String {
-    fn from(cron: CronExpression) -> String {
-        cron.text
+        if self.dst_gap != DstGap::default() {
+            write!(f, ", gap {}", self.dst_gap)?;
+        }
+        if self.dst_repeat != DstRepeat::default() {
+            write!(f, ", repeat {}", self.dst_repeat)?;
+        }
+        for (word, at) in [("from", &self.start_at), ("until", &self.end_at)] {
+            if let Some(at) = at {
+                write!(f, ", {word} {}", instant(at))?;
+            }
+        }
+        match self.max_runs {
+            Some(most) => write!(f, ", at most {most} runs"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -243,137 +315,5 @@ pub fn whole_second(at: DateTime<Utc>) -> DateTime<Utc> {
     DateTime::from_timestamp(at.timestamp(), 0).unwrap_or(at)
 }
 
-/// Reads an RFC 3339 instant.
-///
-/// # Errors
-/// Says what an instant looks like.
-pub fn parse_instant(text: &str) -> Result<DateTime<Utc>, ScheduleError> {
-    DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc)).map_err(|_| {
-        ScheduleError(format!(
-            "`{}` is not an instant: write date, time and offset as in `2026-12-05T09:00:00Z`",
-            shorten(text)
-        ))
-    })
-}
-
-/// Reads `90s`, `15m`, `24h`, `7d` as seconds.
-///
-/// # Errors
-/// Says what an interval looks like.
-pub fn parse_interval(text: &str) -> Result<i64, ScheduleError> {
-    let refused =
-        || ScheduleError(format!("`{}` is not an interval: write `90s`, `15m`, `24h` or `7d`", shorten(text)));
-    let unit = match text.chars().last() {
-        Some('s') => 1,
-        Some('m') => 60,
-        Some('h') => 3_600,
-        Some('d') => 86_400,
-        _ => return Err(refused()),
-    };
-    let number = &text[..text.len() - 1];
-    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(refused());
-    }
-    number.parse::<i64>().ok().and_then(|n| n.checked_mul(unit)).filter(|s| *s > 0).ok_or_else(refused)
-}
-
-fn shorten(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain(['…']).collect() }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn at(text: &str) -> DateTime<Utc> {
-        parse_instant(text).unwrap()
-    }
-
-    fn next(schedule: &str, after: &str) -> String {
-        let next = Schedule::parse(schedule, at("2026-11-29T00:00:00Z")).unwrap().next_after(at(after)).unwrap();
-        next.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
-    }
-
-    #[test]
-    fn cron_follows_unix_and_not_the_crate() {
-        // Monday is 1, as in Unix; the crate's 1 is Sunday. 2026-11-29 is a Sunday.
-        assert_eq!(next("cron 0 9 * * 1", "2026-11-29T00:00:00Z"), "2026-11-30T09:00:00Z");
-        assert_eq!(next("cron 0 9 * * 7", "2026-11-29T00:00:00Z"), "2026-11-29T09:00:00Z");
-        assert_eq!(next("cron 0 9 * * sun", "2026-11-29T10:00:00Z"), "2026-12-06T09:00:00Z");
-        // Both day fields restricted: either is enough.
-        assert_eq!(next("cron 0 9 13 * 5", "2026-12-01T00:00:00Z"), "2026-12-04T09:00:00Z");
-        assert_eq!(next("cron 0 9 13 * 5", "2026-12-12T00:00:00Z"), "2026-12-13T09:00:00Z");
-        // A day field that starts with `*` restricts: both are needed.
-        assert_eq!(next("cron 0 9 */2 * 1", "2026-12-01T00:00:00Z"), "2026-12-07T09:00:00Z");
-        assert_eq!(next("cron */15 9-17 * * mon-fri", "2026-12-04T17:45:00Z"), "2026-12-07T09:00:00Z");
-        assert_eq!(next("cron @daily", "2026-12-04T17:45:00Z"), "2026-12-05T00:00:00Z");
-        assert_eq!(next("cron 0 0 29 2 *", "2026-12-04T17:45:00Z"), "2028-02-29T00:00:00Z");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_refused_with_advice() {
-        for (text, advice) in [
-            ("cron 0 9 * * 8", "weekday 8 is out of range 0-7 in field 5 of `0 9 * * 8`"),
-            ("cron 0 0 31 2 *", "never fires"),
-            ("cron 0 0 9 * * *", "five fields"),
-            ("cron ? 9 * * *", "write `H`"),
-            ("cron 61 9 * * *", "minute 61 is out of range 0-59 in field 1"),
-            ("cron 5-1 9 * * *", "range 5-1 runs backwards"),
-            ("cron */0 9 * * *", "step 0"),
-            ("cron @reboot", "@reboot"),
-            ("cron 0 9 L * *", "`L`"),
-            ("every 24", "write `90s`, `15m`, `24h` or `7d`"),
-            ("every 5s", "too short"),
-            ("every 24h from tomorrow", "is not an instant"),
-            ("at 2026-12-05", "is not an instant"),
-            ("at 2026-12-05T09:00:00.5Z", "whole seconds"),
-            ("daily", "is not a schedule"),
-            ("", "is not a schedule"),
-        ] {
-            let error = Schedule::parse(text, at("2026-11-29T00:00:00Z")).unwrap_err().to_string();
-            assert!(error.contains(advice), "{text}: {error}");
-        }
-        assert!(Schedule::parse(&format!("cron {}", "1,".repeat(200)), at("2026-11-29T00:00:00Z")).is_err());
-    }
-
-    #[test]
-    fn an_interval_is_counted_from_its_anchor() {
-        assert_eq!(next("every 24h from 2026-12-05T09:00:00Z", "2026-12-01T00:00:00Z"), "2026-12-05T09:00:00Z");
-        assert_eq!(next("every 24h from 2026-12-05T09:00:00Z", "2026-12-05T09:00:00Z"), "2026-12-06T09:00:00Z");
-        assert_eq!(next("every 90m from 2026-12-05T09:00:00Z", "2026-12-05T11:59:59Z"), "2026-12-05T12:00:00Z");
-    }
-
-    #[test]
-    fn only_an_interval_without_from_has_an_implied_anchor() {
-        let anchor = |text| Schedule::parse_with_anchor(text, at("2026-11-29T00:00:00Z")).unwrap().1;
-        assert_eq!(anchor("every 24h"), Anchor::Implied);
-        for stated in ["every 24h from 2026-12-05T09:00:00Z", "at 2026-12-05T09:00:00Z", "cron 0 9 * * *"] {
-            assert_eq!(anchor(stated), Anchor::Stated, "{stated}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn the_next_firing_is_always_later(start in 0i64..4_000_000_000, interval in 60i64..1_000_000, anchor in 0i64..4_000_000_000) {
-            let instant = |s| DateTime::from_timestamp(s, 0).unwrap();
-            let every = Schedule::Every { interval_s: interval, anchor: instant(anchor) };
-            let next = every.next_after(instant(start)).unwrap();
-            prop_assert!(next > instant(start));
-            prop_assert_eq!((next.timestamp() - anchor) % interval, 0);
-            prop_assert!(next == instant(anchor) || next.timestamp() - start <= interval);
-        }
-
-        #[test]
-        fn no_text_makes_the_parser_panic(text in ".{0,80}") {
-            let _ = Schedule::parse(&text, DateTime::UNIX_EPOCH);
-            let _ = text.parse::<CronExpression>();
-        }
-
-        #[test]
-        fn a_schedule_survives_its_text(interval in 60i64..1_000_000, anchor in 0i64..4_000_000_000) {
-            let every = Schedule::Every { interval_s: interval, anchor: DateTime::from_timestamp(anchor, 0).unwrap() };
-            prop_assert_eq!(Schedule::parse(&every.to_string(), DateTime::UNIX_EPOCH).unwrap(), every);
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! The words of the `punctual` command.
 
+use crate::next::Format;
+use crate::timetable::{ClockText, RunText};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use std::ops::RangeInclusive;
@@ -15,6 +17,9 @@ pub struct Cli {
     /// First part of the names of all tables and queues.
     #[arg(long, global = true, env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
     pub prefix: String,
+    /// Directory of zone rules (TZif); without it the newer of the embedded rules and the system's.
+    #[arg(long, global = true, env = "PUNCTUAL_TZDIR")]
+    pub tzdir: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -33,6 +38,47 @@ pub enum Command {
     /// Look at runs.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Show when a schedule fires next. Needs no server.
+    #[command(after_help = NEXT_EXAMPLES)]
+    Next(NextArgs),
+    /// Say which zone rules are in use, and where they come from.
+    Doctor,
+}
+
+const NEXT_EXAMPLES: &str = "\
+Examples:
+  punctual next --cron '0 9 * * 1-5' --tz Asia/Kolkata
+  punctual next --cron '30 2 * * *' --tz America/New_York --after 2026-03-07T00:00 --dst-gap skip
+  punctual next --cron 'H 9 L * *' --tz Europe/London --key c-10001 --spread 30m
+  punctual next --schedule 'every 90m from 2026-12-05T09:00' --tz Asia/Kathmandu --count 3 --format lines";
+
+/// `next`.
+#[derive(Debug, Args)]
+pub struct NextArgs {
+    /// Five Unix cron fields: minute hour day-of-month month weekday.
+    #[arg(long, required_unless_present = "schedule", conflicts_with = "schedule")]
+    pub cron: Option<String>,
+    /// A schedule of another kind: `at 2026-12-05T09:00` or `every 24h [from MOMENT]`.
+    #[arg(long)]
+    pub schedule: Option<String>,
+    /// On whose clock.
+    #[command(flatten)]
+    pub clock: ClockText,
+    /// Show firings after this moment: an instant, or a wall time of the zone. Now by default.
+    #[arg(long)]
+    pub after: Option<String>,
+    /// How many.
+    #[arg(long, default_value_t = 5, value_parser = usize_in(1..=10_000))]
+    pub count: usize,
+    /// What chooses the values of hashed fields (`H`) and the place in a spread window: a customer id.
+    #[arg(long)]
+    pub key: Option<String>,
+    /// Spread window, `30m`: shows when the runs are due.
+    #[arg(long, requires = "key")]
+    pub spread: Option<String>,
+    /// `lines` (one UTC instant a line), `table` (the default on a terminal) or `json`.
+    #[arg(long)]
+    pub format: Option<Format>,
 }
 
 /// `setup`.
@@ -77,10 +123,11 @@ pub struct DispatchArgs {
 pub enum JobsCommand {
     /// Make one job. Making it twice makes it once.
     #[command(
-        after_help = "Example:\n  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\\n      --schedule 'cron 0 9 * * 1-5'"
+        after_help = "Example:\n  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\\n      --schedule 'cron 0 9 * * 1-5' --tz Asia/Kolkata --until-local 20:00"
     )]
     Add(AddArgs),
-    /// Make the jobs of a CSV file: customer,phone,kind,priority,schedule,template. Nothing is made if any row is wrong.
+    /// Make the jobs of a CSV file: customer,phone,kind,priority,schedule,template, and what `jobs add` takes besides as
+    /// further columns (tz, spread, missed, …). Nothing is made if any row is wrong.
     Import(ImportArgs),
     /// List a tenant's jobs.
     List(ListArgs),
@@ -104,18 +151,18 @@ pub struct AddArgs {
     /// The text.
     #[arg(long)]
     pub text: String,
-    /// `at 2026-12-05T09:00:00Z`, `every 24h [from …]` or `cron 0 9 * * *` (UTC).
+    /// `cron 0 9 * * *`, `at 2026-12-05T09:00` (on the zone's clock), `at 2026-12-05T09:00:00Z` or `every 24h [from …]`.
     #[arg(long)]
     pub schedule: String,
     /// `urgent`, `normal` or `bulk`.
     #[arg(long, default_value = "normal")]
     pub priority: String,
-    /// Time zone; only UTC for now.
-    #[arg(long, default_value = "UTC")]
-    pub tz: String,
-    /// Seconds after the due time within which a run must start, or it is skipped; none = however late.
-    #[arg(long)]
-    pub start_within_s: Option<u32>,
+    /// On whose clock.
+    #[command(flatten)]
+    pub clock: ClockText,
+    /// Where runs start.
+    #[command(flatten)]
+    pub runs: RunText,
 }
 
 /// `jobs import`.

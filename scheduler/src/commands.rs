@@ -1,21 +1,26 @@
 //! What each word of the `punctual` command does.
 
 use crate::cli::{
-    AddArgs, Cli, Command, DispatchArgs, ImportArgs, JobsCommand, ListArgs, RunsCommand, RunsListArgs, SetupArgs,
+    AddArgs, Cli, Command, DispatchArgs, ImportArgs, JobsCommand, ListArgs, NextArgs, RunsCommand, RunsListArgs,
+    SetupArgs,
 };
 use crate::dispatch::{DispatchSettings, service};
+use crate::next::{self, Format};
 use crate::operations::{Created, create_job};
-use crate::{import, listing};
+use crate::timetable::{Problem, window};
+use crate::{doctor, import, listing};
 use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::due::{Minute, SETTLE, Shards};
-use punctual_core::job::{JobKey, JobSpec};
+use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
 use punctual_core::process::{print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
-use punctual_core::schedule::Schedule;
+use punctual_core::schedule::parse_moment;
+use punctual_core::zone::Zones;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -50,13 +55,16 @@ fn print(text: impl Display) -> Result<(), CommandError> {
 /// See [`CommandError`].
 pub async fn run(cli: Cli) -> Result<(), CommandError> {
     let names = Names::new(&cli.prefix).map_err(bad)?;
+    let zones = || Zones::load(cli.tzdir.as_deref()).map_err(bad);
     match cli.command {
         Command::Setup(args) => setup(names, args).await,
-        Command::Dispatch(args) => dispatch(names, args).await,
-        Command::Jobs(JobsCommand::Add(args)) => add(names, args).await,
-        Command::Jobs(JobsCommand::Import(args)) => import_file(names, args).await,
+        Command::Dispatch(args) => dispatch(names, args, zones()?).await,
+        Command::Jobs(JobsCommand::Add(args)) => add(names, args, zones()?).await,
+        Command::Jobs(JobsCommand::Import(args)) => import_file(names, args, zones()?).await,
         Command::Jobs(JobsCommand::List(args)) => list_jobs(names, args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
+        Command::Next(args) => show_next(&args, &zones()?),
+        Command::Doctor => print(doctor::report(&zones()?)),
     }
 }
 
@@ -105,7 +113,7 @@ async fn init_shards(ports: &Ports, wanted: Shards) -> Result<Shards, CommandErr
     }
 }
 
-async fn dispatch(names: Names, args: DispatchArgs) -> Result<(), CommandError> {
+async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), CommandError> {
     let s = Duration::from_secs;
     let settings = DispatchSettings {
         leases: LeaseTimes { lease: s(args.lease_s), renew_every: s(args.renew_s), margin: s(args.margin_s) },
@@ -119,41 +127,49 @@ async fn dispatch(names: Names, args: DispatchArgs) -> Result<(), CommandError> 
     let shards = shards_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
     let id = process_id(&args.id);
-    tracing::info!(scheduler.id = id, ?settings, ?shards, "dispatch starts");
+    tracing::info!(scheduler.id = id, ?settings, ?shards, ?zones, "dispatch starts");
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(ports, Arc::new(SystemClock::new()), shards, settings, id, stop).await;
+    service::run(ports, Arc::new(SystemClock::new()), shards, Arc::new(zones), settings, id, stop).await;
     Ok(())
 }
 
-async fn add(names: Names, args: AddArgs) -> Result<(), CommandError> {
-    if !matches!(args.tz.as_str(), "UTC" | "Etc/UTC") {
-        return Err(bad(format!("time zone `{}` is not supported yet: schedules are evaluated in UTC", args.tz)));
-    }
+async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandError> {
     let clock = SystemClock::new();
-    let (schedule, anchor) = Schedule::parse_with_anchor(&args.schedule, clock.now()).map_err(bad)?;
+    let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
+    let timetable =
+        args.runs.read(&args.clock, &args.schedule, key.as_str(), clock.now(), &zones).map_err(in_option)?;
     let spec = JobSpec {
-        key: JobKey::new(&args.tenant, &args.id).map_err(bad)?,
+        key,
         name: args.name,
-        schedule,
-        anchor,
+        schedule: timetable.schedule,
+        anchor: timetable.anchor,
         priority: args.priority.parse().map_err(bad)?,
         handler: Handler::Sms,
         payload: SmsPayload { to: args.to, text: args.text },
         retry: RetryRule::default(),
-        start_within_s: args.start_within_s,
+        spread: timetable.spread,
+        missed: timetable.missed,
     };
     spec.check().map_err(bad)?;
+    warn(std::slice::from_ref(&spec));
     let ports = open(names).await?.ports();
     let shards = shards_of(&ports).await?;
+    let world = Timetable { shards: &shards, zones: &zones };
     let key = spec.key.clone();
-    match create_job(&*ports.jobs, &clock, &shards, spec, &user()).await.map_err(failed)? {
+    match create_job(&*ports.jobs, &clock, &world, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
-            let next = job.next_scheduled_at.map(listing::instant).unwrap_or_default();
-            print(format_args!("job {key} made; its first run is due at {next}"))
+            let next = job.next_due_at.map(listing::instant).unwrap_or_default();
+            let local =
+                job.next_wall.map(|wall| format!(", {} in {}", wall.format("%Y-%m-%d %H:%M:%S"), job.spec.schedule.tz));
+            let schedule = &job.spec.schedule;
+            print(format_args!(
+                "job {key} made ({schedule}); its first run is due at {next}{}",
+                local.unwrap_or_default()
+            ))
         }
         Created::Same => print(format_args!("job {key} is there already, the same")),
         Created::Different => {
@@ -162,20 +178,60 @@ async fn add(names: Names, args: AddArgs) -> Result<(), CommandError> {
     }
 }
 
-async fn import_file(names: Names, args: ImportArgs) -> Result<(), CommandError> {
+fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {
+    let now = SystemClock::new().now();
+    let when = match (&args.cron, &args.schedule) {
+        (Some(cron), _) => format!("cron {cron}"),
+        (None, Some(schedule)) => schedule.clone(),
+        (None, None) => return Err(bad("give --cron or --schedule")),
+    };
+    let (schedule, _) = args.clock.read(&when, args.key.as_deref(), now, zones).map_err(in_option)?;
+    let spread = window(args.spread.as_deref(), args.key.as_deref().unwrap_or_default()).map_err(in_option)?;
+    if let Some(spread) = &spread {
+        spread.check(schedule.shortest_interval_s()).map_err(bad)?;
+    }
+    let after = args.after.as_deref().map(|text| parse_moment(text, schedule.tz, zones)).transpose();
+    let after = after.map_err(|error| bad(format!("--after: {error}")))?.unwrap_or(now);
+    let default = if std::io::stdout().is_terminal() { Format::Table } else { Format::Lines };
+    let format = args.format.unwrap_or(default);
+    let shown = next::show(&schedule, spread.as_ref(), after, args.count, format, zones);
+    if shown.is_empty() { Ok(()) } else { print(shown) }
+}
+
+fn in_option(problem: Problem) -> CommandError {
+    bad(format!("--{}: {}", problem.column.replace('_', "-"), problem.text))
+}
+
+/// Says what is allowed but probably not meant: each thing once.
+fn warn(specs: &[JobSpec]) {
+    let mut counted: BTreeMap<String, usize> = BTreeMap::new();
+    for warning in specs.iter().flat_map(JobSpec::warnings) {
+        *counted.entry(warning).or_default() += 1;
+    }
+    for (warning, jobs) in counted {
+        match jobs {
+            1 => eprintln!("warning: {warning}"),
+            _ => eprintln!("warning: {jobs} jobs: {warning}"),
+        }
+    }
+}
+
+async fn import_file(names: Names, args: ImportArgs, zones: Zones) -> Result<(), CommandError> {
     JobKey::new(&args.tenant, "x").map_err(bad)?;
     let name = args.file.display().to_string();
     let file = std::fs::File::open(&args.file).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
     let clock = SystemClock::new();
-    let specs = import::read_jobs(&name, file, &args.tenant, clock.now()).map_err(CommandError::BadInput)?;
+    let specs = import::read_jobs(&name, file, &args.tenant, clock.now(), &zones).map_err(CommandError::BadInput)?;
+    warn(&specs);
     let ports = open(names).await?.ports();
     let shards = shards_of(&ports).await?;
+    let world = Timetable { shards: &shards, zones: &zones };
     let bar = if std::io::stderr().is_terminal() {
         indicatif::ProgressBar::new(specs.len() as u64)
     } else {
         indicatif::ProgressBar::hidden()
     };
-    let report = import::import(&*ports.jobs, &clock, &shards, specs, &user(), || bar.inc(1)).await;
+    let report = import::import(&*ports.jobs, &clock, &world, specs, &user(), || bar.inc(1)).await;
     bar.finish_and_clear();
     let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
     print(format_args!(

@@ -5,16 +5,16 @@
 //! shifted, any of them may hold a phone number or a text.
 
 use crate::operations::{Created, create_job};
+use crate::timetable::{ClockText, Problem, RunText};
 use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
-use punctual_core::due::Shards;
-use punctual_core::job::{JobKey, JobSpec};
+use punctual_core::job::{JobError, JobKey, JobSpec, Timetable};
 use punctual_core::payload::{Handler, SmsPayload, check_e164};
 use punctual_core::ports::JobStore;
 use punctual_core::retry::RetryRule;
-use punctual_core::schedule::{SHORTEST_INTERVAL_S, Schedule};
-use serde::Deserialize;
+use punctual_core::schedule::SHORTEST_INTERVAL_S;
+use punctual_core::zone::Zones;
 use std::collections::HashMap;
 use std::io::Read;
 
@@ -25,7 +25,21 @@ const PROBLEMS_SHOWN: usize = 20;
 
 const COLUMNS: [&str; 6] = ["customer", "phone", "kind", "priority", "schedule", "template"];
 
-#[derive(Deserialize)]
+/// Columns that may be left out, whole or in a row.
+const MORE_COLUMNS: [&str; 11] = [
+    "tz",
+    "dst_gap",
+    "dst_repeat",
+    "start_at",
+    "end_at",
+    "max_runs",
+    "spread",
+    "spread_key",
+    "missed",
+    "start_within",
+    "until_local",
+];
+
 struct Row {
     customer: String,
     phone: String,
@@ -33,13 +47,55 @@ struct Row {
     priority: String,
     schedule: String,
     template: String,
+    clock: ClockText,
+    runs: RunText,
+}
+
+impl Row {
+    /// A row by its header. Cells stay text: a customer `00123` is no number.
+    fn of(header: &csv::StringRecord, record: &csv::StringRecord) -> Self {
+        let given = |column: &str| {
+            let index = header.iter().position(|name| name == column)?;
+            record.get(index).filter(|cell| !cell.is_empty()).map(str::to_owned)
+        };
+        let cell = |column: &str| given(column).unwrap_or_default();
+        Row {
+            customer: cell("customer"),
+            phone: cell("phone"),
+            kind: cell("kind"),
+            priority: cell("priority"),
+            schedule: cell("schedule"),
+            template: cell("template"),
+            clock: ClockText {
+                tz: given("tz"),
+                dst_gap: given("dst_gap"),
+                dst_repeat: given("dst_repeat"),
+                start_at: given("start_at"),
+                end_at: given("end_at"),
+                max_runs: given("max_runs"),
+            },
+            runs: RunText {
+                spread: given("spread"),
+                spread_key: given("spread_key"),
+                missed: given("missed"),
+                start_within: given("start_within"),
+                until_local: given("until_local"),
+            },
+        }
+    }
 }
 
 /// Reads the jobs of a file named `name` for `tenant`. A job's id is `customer/kind`.
 ///
 /// # Errors
 /// One line for each problem: file, line, column, and what was expected. At most twenty, and how many more there are.
-pub fn read_jobs(name: &str, csv: impl Read, tenant: &str, now: DateTime<Utc>) -> Result<Vec<JobSpec>, Vec<String>> {
+pub fn read_jobs(
+    name: &str,
+    csv: impl Read,
+    tenant: &str,
+    now: DateTime<Utc>,
+    zones: &Zones,
+) -> Result<Vec<JobSpec>, Vec<String>> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(csv);
     let header =
         reader.headers().map_err(|e| vec![format!("{name}: the header cannot be read: {}", csv_problem(&e))])?;
@@ -49,6 +105,15 @@ pub fn read_jobs(name: &str, csv: impl Read, tenant: &str, now: DateTime<Utc>) -
             "{name}, line 1: column {} is missing: the header must name {}",
             missing.join(", "),
             COLUMNS.join(",")
+        )]);
+    }
+    let is_known = |column: &&str| COLUMNS.contains(column) || MORE_COLUMNS.contains(column);
+    let unknown = header.iter().filter(|column| !is_known(column)).count();
+    if unknown > 0 {
+        return Err(vec![format!(
+            "{name}, line 1: {unknown} columns have unknown names: allowed are {},{}",
+            COLUMNS.join(","),
+            MORE_COLUMNS.join(",")
         )]);
     }
     let (mut specs, mut problems) = (Vec::new(), Vec::new());
@@ -70,11 +135,7 @@ pub fn read_jobs(name: &str, csv: impl Read, tenant: &str, now: DateTime<Utc>) -
             }
             Ok(true) => {}
         }
-        let spec = record
-            .deserialize::<Row>(Some(&header))
-            .map_err(|e| ("row", csv_problem(&e)))
-            .and_then(|row| job_of(row, tenant, now));
-        match spec {
+        match job_of(Row::of(&header, &record), tenant, now, zones) {
             Ok(spec) => match seen.insert(spec.key.clone(), line) {
                 None => specs.push(spec),
                 Some(first) => problems.push(format!(
@@ -99,29 +160,57 @@ pub fn read_jobs(name: &str, csv: impl Read, tenant: &str, now: DateTime<Utc>) -
     Err(problems)
 }
 
-fn job_of(row: Row, tenant: &str, now: DateTime<Utc>) -> Result<JobSpec, (&'static str, String)> {
+fn job_of(row: Row, tenant: &str, now: DateTime<Utc>, zones: &Zones) -> Result<JobSpec, (&'static str, String)> {
     let key = key_of(tenant, &row.customer, &row.kind)?;
     check_e164(&row.phone).map_err(|expected| ("phone", expected))?;
     let priority =
         row.priority.parse().map_err(|_| ("priority", "expected `urgent`, `normal` or `bulk`".to_owned()))?;
-    let (schedule, anchor) =
-        Schedule::parse_with_anchor(&row.schedule, now).map_err(|_| ("schedule", expected_schedule(&row.schedule)))?;
+    let timetable = row
+        .runs
+        .read(&row.clock, &row.schedule, &row.customer, now, zones)
+        .map_err(|problem| discreet(problem, &row.schedule))?;
     if row.template.contains("{{") || row.template.contains("{%") {
         return Err(("template", "holds a variable: write the finished text, variables are not supported yet".into()));
     }
     let payload = SmsPayload { to: row.phone, text: row.template };
     payload.check().map_err(|e| ("template", format!("{e}; expected a finished text, such as `Your bill is due`")))?;
-    Ok(JobSpec {
+    let spec = JobSpec {
         key,
         name: None,
-        schedule,
-        anchor,
+        schedule: timetable.schedule,
+        anchor: timetable.anchor,
         priority,
         handler: Handler::Sms,
         payload,
         retry: RetryRule::default(),
-        start_within_s: None,
-    })
+        spread: timetable.spread,
+        missed: timetable.missed,
+    };
+    // What these say holds numbers of the timetable only.
+    spec.check().map_err(|error| match &error {
+        JobError::Spread(_) => ("spread", error.to_string()),
+        JobError::Missed(_) => ("start_within", error.to_string()),
+        _ => ("row", error.to_string()),
+    })?;
+    Ok(spec)
+}
+
+/// What to say of a timetable in a file: never what was found there.
+fn discreet(problem: Problem, schedule: &str) -> (&'static str, String) {
+    if !problem.quotes {
+        return (problem.column, problem.text);
+    }
+    let expected = match problem.column {
+        "schedule" => expected_schedule(schedule),
+        "tz" => "expected an IANA name, such as `Asia/Kolkata`, or `UTC`".into(),
+        "start_at" | "end_at" => {
+            "expected an instant or a wall time of the zone, such as `2026-12-05T09:00:00Z` or `2026-12-05T09:00`, and              start_at before end_at"
+                .into()
+        }
+        "max_runs" => "expected a whole number from 1 on".into(),
+        _ => "expected an interval, such as `90s`, `30m` or `2h`".into(),
+    };
+    (problem.column, expected)
 }
 
 fn key_of(tenant: &str, customer: &str, kind: &str) -> Result<JobKey, (&'static str, String)> {
@@ -139,13 +228,17 @@ fn key_of(tenant: &str, customer: &str, kind: &str) -> Result<JobKey, (&'static 
 /// What to write in place of a schedule that cannot be read. Looks at its first word only.
 fn expected_schedule(found: &str) -> String {
     match found.split_whitespace().next() {
-        Some("at") => "expected an instant with whole seconds and an offset, such as `at 2026-12-05T09:00:00Z`".into(),
+        Some("at") => "expected an instant with whole seconds and an offset, such as `at 2026-12-05T09:00:00Z`, or a wall time \
+                       of the zone, such as `at 2026-12-05T09:00`"
+            .into(),
         Some("every") => format!(
             "expected an interval of at least {SHORTEST_INTERVAL_S}s, such as `every 24h` or `every 24h from \
              2026-12-05T09:00:00Z`"
         ),
         Some("cron") => {
-            "expected five Unix cron fields in UTC that fire at some time, such as `cron 0 9 * * 1-5`".into()
+            "expected five Unix cron fields that fire at some time, such as `cron 0 9 * * 1-5`; `punctual next --cron` says \
+             what is wrong with an expression"
+                .into()
         }
         _ => "expected `at 2026-12-05T09:00:00Z`, `every 24h`, `every 24h from 2026-12-05T09:00:00Z` or `cron 0 9 * * \
               1-5`"
@@ -183,12 +276,12 @@ pub struct ImportReport {
 pub async fn import(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
-    shards: &Shards,
+    world: &Timetable<'_>,
     specs: Vec<JobSpec>,
     by: &str,
     done: impl Fn(),
 ) -> Result<ImportReport, crate::operations::OperationError> {
-    let mut writes = stream::iter(specs.into_iter().map(|spec| create_job(jobs, clock, shards, spec, by)))
+    let mut writes = stream::iter(specs.into_iter().map(|spec| create_job(jobs, clock, world, spec, by)))
         .buffer_unordered(WRITES_AT_ONCE);
     let mut report = ImportReport::default();
     while let Some(created) = writes.next().await {
@@ -213,14 +306,14 @@ mod tests {
     }
 
     fn problems(rows: &str) -> Vec<String> {
-        read_jobs("r.csv", format!("{HEADER}{rows}").as_bytes(), "bank", now()).unwrap_err()
+        read_jobs("r.csv", format!("{HEADER}{rows}").as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err()
     }
 
     #[test]
     fn a_row_becomes_a_job() {
         let row =
             "c-1,+447700900123,bill,normal,every 24h from 2026-12-05T09:00:00Z,\"Your bill, GBP 12.50, is due\"\n";
-        let specs = read_jobs("r.csv", format!("{HEADER}{row}").as_bytes(), "bank", now()).unwrap();
+        let specs = read_jobs("r.csv", format!("{HEADER}{row}").as_bytes(), "bank", now(), &Zones::embedded()).unwrap();
         assert_eq!(specs[0].key.as_str(), "bank/c-1/bill");
         assert_eq!(specs[0].payload.text, "Your bill, GBP 12.50, is due");
     }
@@ -272,7 +365,9 @@ mod tests {
                 for word in ["", "at ", "every ", "every 24h from ", "cron "] {
                     begun[4] = format!("{word}{}", swapped[4]);
                     let rows = format!("{HEADER}{}\n", begun.join(","));
-                    let Err(found) = read_jobs("r.csv", rows.as_bytes(), "bank", now()) else { continue };
+                    let Err(found) = read_jobs("r.csv", rows.as_bytes(), "bank", now(), &Zones::embedded()) else {
+                        continue;
+                    };
                     refused += 1;
                     let found = found.join("\n");
                     assert!(found.starts_with("r.csv, line 2, column "), "{found}");
@@ -286,18 +381,29 @@ mod tests {
     #[test]
     fn customer_and_kind_fit_into_a_job_id_together() {
         let row = |bytes: usize| format!("{},+447700900123,bill,normal,every 24h,Due\n", "c".repeat(bytes));
-        assert!(read_jobs("r.csv", format!("{HEADER}{}", row(123)).as_bytes(), "bank", now()).is_ok());
+        assert!(
+            read_jobs("r.csv", format!("{HEADER}{}", row(123)).as_bytes(), "bank", now(), &Zones::embedded()).is_ok()
+        );
         assert!(problems(&row(124))[0].contains("column customer: expected letters, digits and `._-`, at most 127"));
     }
 
     #[test]
     fn a_header_without_a_column_is_refused() {
-        let found = read_jobs("r.csv", "customer,phone\n".as_bytes(), "bank", now()).unwrap_err();
+        let found = read_jobs("r.csv", "customer,phone\n".as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err();
         assert!(found[0].contains("kind, priority, schedule, template"), "{found:?}");
-        assert!(read_jobs("r.csv", HEADER.as_bytes(), "bank", now()).unwrap_err()[0].contains("no rows"));
         assert!(
-            read_jobs("r.csv", &b"customer,phone,kind,priority,schedule,template\n\xff,a,b,c,d,e\n"[..], "bank", now())
-                .unwrap_err()[0]
+            read_jobs("r.csv", HEADER.as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err()[0]
+                .contains("no rows")
+        );
+        assert!(
+            read_jobs(
+                "r.csv",
+                &b"customer,phone,kind,priority,schedule,template\n\xff,a,b,c,d,e\n"[..],
+                "bank",
+                now(),
+                &Zones::embedded()
+            )
+            .unwrap_err()[0]
                 .contains("UTF-8")
         );
     }

@@ -5,9 +5,12 @@
 pub mod cli;
 pub mod commands;
 pub mod dispatch;
+mod doctor;
 pub mod import;
 pub mod listing;
+pub mod next;
 pub mod operations;
+pub mod timetable;
 
 use clap::Parser;
 use commands::CommandError;

@@ -14,14 +14,17 @@ pub fn jobs(jobs: &[(JobKey, JobRead)], as_json: bool) -> String {
         return lines(jobs.iter().map(|(key, read)| match read {
             JobRead::Job(job) => json!({
                 "job_key": key, "name": job.spec.name, "state": job.state, "priority": job.spec.priority,
-                "schedule": job.spec.schedule.to_string(), "next_scheduled_at": job.next_scheduled_at.map(instant),
-                "next_due_at": job.next_due_at.map(instant), "version": job.version, "generation": job.generation,
-                "error": job.error,
+                "schedule": job.spec.schedule.to_string(), "tz": job.spec.schedule.tz.name(),
+                "spread": job.spec.spread, "missed": job.spec.missed.many, "may_start": job.spec.missed.start.to_string(),
+                "next_scheduled_at": job.next_scheduled_at.map(instant), "next_wall": job.next_wall,
+                "next_due_at": job.next_due_at.map(instant), "runs_left": job.runs_left,
+                "tzdb": job.tzdb.as_ref().map(|version| version.as_str()), "version": job.version,
+                "generation": job.generation, "error": job.error,
             }),
             JobRead::Unreadable(reason) => json!({"job_key": key, "state": "unreadable", "error": reason}),
         }));
     }
-    let mut table = table(&["job", "state", "priority", "schedule", "next"]);
+    let mut table = table(&["job", "state", "priority", "schedule", "next, local", "next due, UTC"]);
     for (key, read) in jobs {
         match read {
             JobRead::Job(job) => table.add_row([
@@ -29,9 +32,10 @@ pub fn jobs(jobs: &[(JobKey, JobRead)], as_json: bool) -> String {
                 job.state.as_str().to_owned(),
                 job.spec.priority.to_string(),
                 job.spec.schedule.to_string(),
-                job.next_scheduled_at.map(instant).unwrap_or_default(),
+                job.next_wall.map(|wall| wall.format("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default(),
+                job.next_due_at.map(instant).unwrap_or_default(),
             ]),
-            JobRead::Unreadable(reason) => table.add_row([key.id(), "unreadable", "", reason, ""]),
+            JobRead::Unreadable(reason) => table.add_row([key.id(), "unreadable", "", reason, "", ""]),
         };
     }
     table.to_string()
@@ -51,14 +55,16 @@ pub fn runs(rows: &[RunRow], as_json: bool) -> String {
                 "run_id": row.id.to_string(), "status": row.status, "attempt": row.attempt, "due_at": instant(row.due_at),
                 "first_enqueued_at": instant(row.first_enqueued_at), "started_at": row.started_at.map(instant),
                 "completed_at": row.completed_at.map(instant), "not_before": row.not_before.map(instant),
-                "reason": row.reason, "error": row.error, "gateway_ref": row.gateway_ref,
+                "reason": row.reason, "skipped_to": row.range.map(|range| instant(range.to)),
+                "skipped": row.range.map(|range| range.count), "error": row.error, "gateway_ref": row.gateway_ref,
                 "attempts": attempts.collect::<Vec<_>>(),
             })
         }));
     }
     let mut table = table(&["run", "status", "due", "started", "attempts", "why"]);
     for row in rows {
-        let reason = row.reason.map(word);
+        let several = row.range.map(|range| format!(", {} firings up to {}", range.count, instant(range.to)));
+        let reason = row.reason.map(|reason| word(reason) + several.as_deref().unwrap_or_default());
         table.add_row([
             row.id.run_key.to_string(),
             row.status.as_str().to_owned(),
@@ -71,13 +77,13 @@ pub fn runs(rows: &[RunRow], as_json: bool) -> String {
     table.to_string()
 }
 
-fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.iter().copied());
     table
 }
 
-fn lines(values: impl Iterator<Item = Value>) -> String {
+pub(crate) fn lines(values: impl Iterator<Item = Value>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join("\n")
 }
 

@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use punctual_core::clock::Clock;
-use punctual_core::due::{DueBucket, Minute, SETTLE, Shards};
+use punctual_core::due::{DueBucket, Minute, SETTLE};
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, JobError, JobSpec, JobState, NextFiring};
+use punctual_core::job::{Advanced, Job, JobError, JobSpec, JobState, NextFiring, Timetable};
 use punctual_core::ports::{AdvanceFrom, Create, JobRead, JobStore, PortResult};
 use punctual_core::process::random_token;
 use std::future::Future;
@@ -45,14 +45,14 @@ pub enum Created {
 pub async fn create_job(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
-    shards: &Shards,
+    world: &Timetable<'_>,
     spec: JobSpec,
     by: &str,
 ) -> Result<Created, OperationError> {
     let key = spec.key.to_string();
     let store = |error| OperationError::Store(key.clone(), error);
     let began = clock.monotonic();
-    let job = Job::create(spec, clock.now(), shards, None, random_token(), by)
+    let job = Job::create(spec, clock.now(), world, None, random_token(), by)
         .map_err(|error| OperationError::Refused(key.clone(), error))?;
     // Always the same job: its edit token tells a write whose answer was lost from somebody else's.
     match insist(|| jobs.create(&job)).await.map_err(store)? {
@@ -106,14 +106,10 @@ fn may_be_left_behind(job: &Job, now: DateTime<Utc>) -> bool {
 /// Puts a job whose minute may have been left behind by its reader where readers look. Whoever moved it since has done
 /// so already.
 async fn put_into_present_bucket(jobs: &dyn JobStore, clock: &dyn Clock, job: &Job) -> Result<(), PortError> {
-    let (Some(scheduled_at), Some(due_at), Some(bucket)) = (job.next_scheduled_at, job.next_due_at, job.due_bucket)
-    else {
-        return Ok(());
-    };
-    let bucket = DueBucket::for_write(due_at, clock.now(), bucket.shard);
-    let next = NextFiring { scheduled_at, due_at, bucket };
-    let to = Advanced { state: JobState::Active, next: Some(next), expires_at: None };
-    let from = AdvanceFrom { next_scheduled_at: scheduled_at, version: job.version };
+    let Some(next) = job.standing() else { return Ok(()) };
+    let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, version: job.version };
+    let bucket = DueBucket::for_write(next.due_at, clock.now(), next.bucket.shard);
+    let to = Advanced { state: JobState::Active, next: Some(NextFiring { bucket, ..next }), expires_at: None };
     insist(|| jobs.advance(&job.spec.key, &from, &to)).await.map(|_| ())
 }
 
@@ -121,18 +117,22 @@ async fn put_into_present_bucket(jobs: &dyn JobStore, clock: &dyn Clock, job: &J
 mod tests {
     use super::*;
     use chrono::TimeDelta;
+    use punctual_core::due::Shards;
     use punctual_core::job::JobKey;
+    use punctual_core::missed::MissedRule;
     use punctual_core::payload::{Handler, SmsPayload};
     use punctual_core::priority::Priority;
     use punctual_core::retry::RetryRule;
-    use punctual_core::schedule::Schedule;
+    use punctual_core::schedule::ScheduleText;
+    use punctual_core::zone::Zones;
 
     fn at(s: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(1_790_000_000 + s, 0).unwrap()
     }
 
     fn spec(schedule: &str, read_at: DateTime<Utc>) -> JobSpec {
-        let (schedule, anchor) = Schedule::parse_with_anchor(schedule, read_at).unwrap();
+        let text = ScheduleText { when: schedule, ..ScheduleText::default() };
+        let (schedule, anchor) = text.read(read_at, &Zones::embedded()).unwrap();
         JobSpec {
             key: JobKey::new("bank", "c-1/bill").unwrap(),
             name: None,
@@ -142,7 +142,8 @@ mod tests {
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
             retry: RetryRule::default(),
-            start_within_s: None,
+            spread: None,
+            missed: MissedRule::default(),
         }
     }
 
@@ -169,8 +170,8 @@ mod tests {
 
     #[test]
     fn only_an_active_job_in_a_minute_long_past_may_be_left_behind() {
-        let mut job =
-            Job::create(spec("every 1h", at(0)), at(0), &Shards::default(), None, "t".into(), "test").unwrap();
+        let world = Timetable { shards: &Shards::default(), zones: &Zones::embedded() };
+        let mut job = Job::create(spec("every 1h", at(0)), at(0), &world, None, "t".into(), "test").unwrap();
         let minute = job.due_bucket.unwrap().minute.start();
         assert!(!may_be_left_behind(&job, at(0)));
         assert!(!may_be_left_behind(&job, minute + SETTLE / 2 + TimeDelta::seconds(59)));

@@ -8,11 +8,13 @@ pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::clock::{Clock, TokioClock};
+use punctual_core::deadline::StartRule;
 use punctual_core::due::{Minute, SETTLE, Shards};
-use punctual_core::job::{JobKey, JobSpec};
+use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
+use punctual_core::missed::{Many, MissedRule};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;
@@ -21,6 +23,7 @@ use punctual_core::rate::share;
 use punctual_core::retry::{GatewayPolicy, RetryRule, WhenUnknown};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::Schedule;
+use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
 use punctual_worker::service as worker;
@@ -48,6 +51,8 @@ pub struct Town {
     pub plan: FaultPlan,
     /// Shards of the timetable.
     pub shards: Shards,
+    /// What the clocks of the world show.
+    pub zones: Arc<Zones>,
     /// Settings of all workers.
     pub work: WorkSettings,
     change: PortChange,
@@ -130,8 +135,14 @@ pub fn reminder(id: &str, schedule: &str) -> JobSpec {
         handler: Handler::Sms,
         payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
         retry: RetryRule::default(),
-        start_within_s: None,
+        spread: None,
+        missed: MissedRule::default(),
     }
+}
+
+/// The rule that a run must start within some seconds.
+pub fn within(seconds: u32) -> MissedRule {
+    MissedRule { many: Many::default(), start: StartRule::WithinS(seconds) }
 }
 
 /// The run of job `id` at `scheduled_at`.
@@ -160,14 +171,20 @@ impl Town {
             // As `punctual setup` does.
             ports.leases.init(&LeaseId::Shard(shard), Minute::of(at(0) - SETTLE)).await.expect("memory does not fail");
         }
-        Town { world, clock, plan, shards, work: work_settings(), change, processes: JoinSet::new() }
+        let zones = Arc::new(Zones::embedded());
+        Town { world, clock, plan, shards, zones, work: work_settings(), change, processes: JoinSet::new() }
     }
 
     /// Makes a job.
     pub async fn add(&self, spec: JobSpec) {
         let ports = self.world.ports();
-        let created = create_job(&*ports.jobs, &*self.clock, &self.shards, spec, "test").await;
+        let created = create_job(&*ports.jobs, &*self.clock, &self.timetable(), spec, "test").await;
         assert!(matches!(created, Ok(Created::New(_))), "{created:?}");
+    }
+
+    /// What firings are placed by.
+    pub fn timetable(&self) -> Timetable<'_> {
+        Timetable { shards: &self.shards, zones: &self.zones }
     }
 
     /// The message of a job's run, as dispatch would write it now.
@@ -207,35 +224,35 @@ impl Town {
 
     /// Starts such a scheduler on a host with this clock.
     pub fn start_scheduler_by(&mut self, clock: Arc<dyn Clock>, name: &str) {
-        let shards = self.shards;
+        let (shards, zones) = (self.shards, self.zones.clone());
         self.supervise(name, move |ports, _, id| {
-            scheduler::run(ports, clock.clone(), shards, DispatchSettings::default(), id, pending())
+            scheduler::run(ports, clock.clone(), shards, zones.clone(), DispatchSettings::default(), id, pending())
         });
     }
 
     /// Starts a worker that is started again when it crashes.
     pub fn start_worker(&mut self, name: &str) {
-        let (clock, settings) = (self.clock.clone(), self.work.clone());
+        let (clock, zones, settings) = (self.clock.clone(), self.zones.clone(), self.work.clone());
         self.supervise(name, move |ports, gateway, id| {
-            let (clock, settings) = (clock.clone(), settings.clone());
+            let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             async move {
-                worker::run(ports, gateway, clock, settings, id, pending()).await;
+                worker::run(ports, gateway, clock, zones, settings, id, pending()).await;
             }
         });
     }
 
     /// Starts a scheduler that can be told to stop.
     pub fn start_stoppable_scheduler(&self, name: &str) -> Stoppable {
-        let (clock, shards) = (self.clock.clone(), self.shards);
+        let (clock, shards, zones) = (self.clock.clone(), self.shards, self.zones.clone());
         self.stoppable(name, move |ports, _, id, stop| {
-            scheduler::run(ports, clock, shards, DispatchSettings::default(), id, stop)
+            scheduler::run(ports, clock, shards, zones, DispatchSettings::default(), id, stop)
         })
     }
 
     /// Starts a worker that can be told to stop.
     pub fn start_stoppable_worker(&self, name: &str) -> Stoppable {
-        let (clock, settings) = (self.clock.clone(), self.work.clone());
-        self.stoppable(name, move |ports, gateway, id, stop| work(ports, gateway, clock, settings, id, stop))
+        let (clock, zones, settings) = (self.clock.clone(), self.zones.clone(), self.work.clone());
+        self.stoppable(name, move |ports, gateway, id, stop| work(ports, gateway, clock, zones, settings, id, stop))
     }
 
     fn stoppable<F, R>(&self, name: &str, service: F) -> Stoppable
@@ -305,10 +322,11 @@ async fn work(
     ports: Ports,
     gateway: Arc<dyn Gateway>,
     clock: Arc<dyn Clock>,
+    zones: Arc<Zones>,
     settings: WorkSettings,
     id: String,
     stop: impl Future<Output = ()>,
 ) {
-    let ended = worker::run(ports, gateway, clock, settings, id, stop).await;
+    let ended = worker::run(ports, gateway, clock, zones, settings, id, stop).await;
     assert_eq!(ended, worker::Ended::InOrder);
 }

@@ -337,12 +337,14 @@ mod index_lag {
     use super::{start, world};
     use chrono::TimeDelta;
     use punctual_core::due::Shards;
-    use punctual_core::job::{Job, JobKey, JobSpec};
+    use punctual_core::job::{Job, JobKey, JobSpec, Timetable};
+    use punctual_core::missed::MissedRule;
     use punctual_core::payload::{Handler, SmsPayload};
     use punctual_core::ports::{Advance, AdvanceFrom, Create, JobRead};
     use punctual_core::priority::Priority;
     use punctual_core::retry::RetryRule;
-    use punctual_core::schedule::Schedule;
+    use punctual_core::schedule::{Firing, Schedule};
+    use punctual_core::zone::Zones;
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
@@ -360,10 +362,11 @@ mod index_lag {
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
             retry: RetryRule::default(),
-            start_within_s: None,
+            spread: None,
+            missed: MissedRule::default(),
         };
-        let shards = Shards::default();
-        let job = Job::create(spec, start(), &shards, None, "t".into(), "test").unwrap();
+        let world_of = Timetable { shards: &Shards::default(), zones: &Zones::embedded() };
+        let job = Job::create(spec, start(), &world_of, None, "t".into(), "test").unwrap();
         let (key, bucket, due_at) = (&job.spec.key, job.due_bucket.unwrap(), job.next_due_at.unwrap());
         assert_eq!(ports.jobs.create(&job).await, Ok(Create::Created));
         let shown = async || ports.due.page(bucket, due_at, None, 10).await.unwrap().entries.len();
@@ -371,7 +374,7 @@ mod index_lag {
         tokio::time::sleep(lag).await;
         assert_eq!(shown().await, 1);
         let from = AdvanceFrom { next_scheduled_at: due_at, version: 1 };
-        let to = job.after_firing(due_at, start(), &shards);
+        let to = job.after_firings(&Firing { at: due_at, wall: None }, 1, start(), &world_of);
         assert_eq!(ports.jobs.advance(key, &from, &to).await, Ok(Advance::Advanced));
         assert_eq!(shown().await, 1, "the entry lingers");
         assert_eq!(ports.jobs.advance(key, &from, &to).await, Ok(Advance::Changed));

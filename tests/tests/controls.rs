@@ -10,7 +10,7 @@ use punctual_core::ports::{
     Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, RunStore,
 };
 use punctual_core::run::{RunId, RunRow};
-use punctual_core::schedule::Schedule;
+use punctual_core::schedule::{Firing, Schedule, Timing};
 use punctual_tests::{PortChange, Town, at, reminder, run_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -119,8 +119,8 @@ async fn an_edit_during_an_advance(change: PortChange) -> Option<DateTime<Utc>> 
     let ports = town.world.ports();
     let mut job = town.world.job(&key).expect("the job is there");
     assert_eq!(job.next_scheduled_at, Some(at(20)), "the edit comes before the advance lands");
-    job.spec.schedule = Schedule::At(at(86_400));
-    let to = job.after_firing(at(20), town.clock.now(), &town.shards);
+    job.spec.schedule = Schedule::utc(Timing::At(at(86_400)));
+    let to = job.after_firings(&Firing { at: at(20), wall: None }, 1, town.clock.now(), &town.timetable());
     job.advance(&to);
     job.version += 1;
     job.edit_token = "edit".into();

@@ -4,10 +4,11 @@ use punctual_core::due::{Minute, Shards};
 use punctual_core::job::JobState;
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
+use punctual_core::missed::Many;
 use punctual_core::ports::Replace;
 use punctual_core::run::{RunStatus, SkipReason};
 use punctual_tests::watch::due_reads;
-use punctual_tests::{Town, at, reminder, run_of};
+use punctual_tests::{Town, at, reminder, run_of, within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +80,9 @@ async fn a_copy_that_stops_in_order_hands_over_at_once() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_a_backlog_and_not_a_gap() {
     let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
-    town.add(reminder("c-1/bill", EVERY_MINUTE)).await;
+    let mut spec = reminder("c-1/bill", EVERY_MINUTE);
+    spec.missed.many = Many::All;
+    town.add(spec).await;
     tokio::time::sleep(Duration::from_secs(3_000)).await;
     town.start_scheduler("s");
     assert!(town.until(120, |world| world.enqueued().len() >= 50).await);
@@ -120,7 +123,7 @@ async fn a_job_that_is_not_active_leaves_the_index_and_does_not_fire() {
 async fn a_run_too_late_to_start_is_a_row_before_its_job_advances() {
     let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
     let mut spec = reminder("c-1/bill", "every 24h from 2026-10-05T03:13:28Z");
-    spec.start_within_s = Some(30);
+    spec.missed = within(30);
     town.add(spec).await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     town.start_scheduler("s");

@@ -8,7 +8,7 @@ use punctual_core::job::{JobKey, JobState};
 use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
 use punctual_core::ports::Replace;
 use punctual_core::run::RunStatus;
-use punctual_tests::{Town, at, reminder, run_of};
+use punctual_tests::{Town, at, reminder, run_of, within};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +56,9 @@ enum Odd {
 impl Odd {
     async fn add(self, town: &Town, id: &str) {
         let mut spec = reminder(id, EVERY_DAY);
-        spec.start_within_s = matches!(self, Odd::Late).then_some(30);
+        if matches!(self, Odd::Late) {
+            spec.missed = within(30);
+        }
         town.add(spec).await;
         let mut job = town.world.job(&key_of(id)).expect("the job is there");
         match self {
@@ -170,7 +172,7 @@ async fn late_runs_to_be_skipped_do_not_hold_up_one_that_is_on_time() {
     let late: Vec<String> = (0..500).map(|n| format!("late-{n}/bill")).collect();
     for id in &late {
         let mut spec = reminder(id, EVERY_DAY);
-        spec.start_within_s = Some(30);
+        spec.missed = within(30);
         town.add(spec).await;
     }
     town.add(reminder("on-time/bill", "every 24h from 2026-10-05T03:18:19Z")).await;

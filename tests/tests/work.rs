@@ -9,7 +9,7 @@ use punctual_core::ports::Replace;
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus, SkipReason};
-use punctual_tests::{Town, at, reminder, run_of};
+use punctual_tests::{Town, at, reminder, run_of, within};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,7 +220,7 @@ async fn a_cancelled_jobs_message_ends_as_a_row_and_is_not_sent() {
 async fn a_run_past_its_deadline_is_skipped_with_its_reason() {
     let mut town = Town::new(ONE_SHARD).await;
     let mut spec = reminder("c-1/bill", EVERY_DAY);
-    spec.start_within_s = Some(60);
+    spec.missed = within(60);
     town.add(spec).await;
     town.start_scheduler("s");
     assert!(town.until(60, |world| !world.enqueued().is_empty()).await);
@@ -236,7 +236,7 @@ async fn a_worker_that_dies_past_the_deadline_leaves_a_question_not_an_endless_r
     let plan = FaultPlan::one(Point::Nth("gateway.send", 1), Fault::CrashAfter);
     let mut town = Town::with(ONE_SHARD, plan, Arc::new(|ports| ports)).await;
     let mut spec = reminder("c-1/bill", EVERY_DAY);
-    spec.start_within_s = Some(20);
+    spec.missed = within(20);
     town.add(spec).await;
     town.start_scheduler("s");
     town.start_worker("w");

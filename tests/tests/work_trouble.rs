@@ -12,7 +12,7 @@ use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunId, RunKey, RunStatus};
 use punctual_tests::watch::receives;
-use punctual_tests::{Town, at, reminder, run_of};
+use punctual_tests::{Town, at, reminder, run_of, within};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -255,7 +255,7 @@ async fn a_message_with_the_most_extreme_times_neither_breaks_the_worker_nor_dis
     for (n, (case, scheduled_at, due_at, first_enqueued_at, end)) in cases.into_iter().enumerate() {
         let id = format!("c-{n}/bill");
         let mut spec = reminder(&id, EVERY_DAY);
-        spec.start_within_s = Some(60);
+        spec.missed = within(60);
         town.add(spec).await;
         let run_key = RunKey::scheduled(scheduled_at);
         let message = Message { run_key, scheduled_at, due_at, first_enqueued_at, ..town.message(&id, due) };

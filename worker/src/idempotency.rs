@@ -70,7 +70,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
     };
     let now = context.clock.now();
     let takeover_grace = context.settings.takeover_grace;
-    let event = match (screen(message, job.as_ref(), row.as_ref(), now), job) {
+    let event = match (screen(message, job.as_ref(), row.as_ref(), now, &context.zones), job) {
         (Screen::Run, Some(job)) => {
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
@@ -82,7 +82,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
         }
         (Screen::Run, None) => return Ok(Look::Do(Step::Letter { reason: "its job does not exist".into() })),
         (Screen::Void { void_gen, reason }, _) => Event::Void { void_gen, reason, takeover_grace },
-        (Screen::Skip(reason), _) => Event::Skip { reason, by: SkippedBy::Worker, takeover_grace },
+        (Screen::Skip(reason), _) => Event::Skip { reason, range: None, by: SkippedBy::Worker, takeover_grace },
         (Screen::PutBack { wait, why, grows }, _) => {
             context.metrics.put_back(why);
             return Ok(Look::Do(Step::PutBack { wait, why: why.as_str(), grows }));

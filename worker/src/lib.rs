@@ -14,9 +14,10 @@ pub mod service;
 pub mod settings;
 
 use clap::Parser;
-use punctual_core::aws::connect;
+use punctual_core::aws::{Names, connect};
 use punctual_core::clock::SystemClock;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
+use punctual_core::zone::Zones;
 use service::Ended;
 use settings::{Cli, WorkSettings};
 use std::ffi::OsString;
@@ -28,7 +29,7 @@ use std::time::Duration;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = Cli::parse_from(args);
     init_logs("info");
-    let (names, settings) = match cli.settings() {
+    let (names, settings, zones) = match cli.checked() {
         Ok(checked) => checked,
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("punctual-worker: {problem}"));
@@ -39,7 +40,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail("punctual-worker", &error, EXIT_FAILED),
     };
-    let ended = runtime.block_on(work(cli, names, settings));
+    let ended = runtime.block_on(work(cli, names, settings, zones));
     // A look-up of a host name may hang for longer than anybody wants to wait.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
@@ -49,7 +50,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-async fn work(cli: Cli, names: punctual_core::aws::Names, settings: WorkSettings) -> Result<Ended, String> {
+async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> Result<Ended, String> {
     let id = process_id(&cli.id);
     let aws = connect(names).await.map_err(|e| e.to_string())?;
     aws.check_queues().await.map_err(|e| e.to_string())?;
@@ -57,11 +58,11 @@ async fn work(cli: Cli, names: punctual_core::aws::Names, settings: WorkSettings
     let shards = ports.control.shards().await.map_err(|e| e.to_string())?;
     shards.ok_or("the store was never set up: run `punctual setup`")?;
     let gateway = Arc::new(deliver::HttpGateway::new(cli.sms_url, id.clone(), settings.attempt_timeout)?);
-    tracing::info!(worker.id = id, ?settings, "work starts");
+    tracing::info!(worker.id = id, ?settings, ?zones, "work starts");
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    Ok(service::run(ports, gateway, Arc::new(SystemClock::new()), settings, id, stop).await)
+    Ok(service::run(ports, gateway, Arc::new(SystemClock::new()), Arc::new(zones), settings, id, stop).await)
 }

@@ -16,6 +16,7 @@ use punctual_core::ports::{Gateway, PortResult, Ports, SmsRequest};
 use punctual_core::process::random_token;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
+use punctual_core::zone::Zones;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -36,6 +37,7 @@ pub(crate) struct Context {
     pub(crate) ports: Ports,
     pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) zones: Arc<Zones>,
     pub(crate) settings: WorkSettings,
     pub(crate) id: String,
     pub(crate) hands: Arc<Hands>,

@@ -8,6 +8,7 @@ use crate::settings::WorkSettings;
 use punctual_core::clock::Clock;
 use punctual_core::ports::{BATCH, Gateway, Ports};
 use punctual_core::priority::Priority;
+use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub async fn run(
     ports: Ports,
     gateway: Arc<dyn Gateway>,
     clock: Arc<dyn Clock>,
+    zones: Arc<Zones>,
     settings: WorkSettings,
     id: String,
     stop: impl Future<Output = ()>,
@@ -47,6 +49,7 @@ pub async fn run(
         permits: Permits::new(settings.rate, clock.clone()),
         slots: Semaphore::new(settings.slots),
         clock,
+        zones,
         id,
         hands: hands.clone(),
         metrics: Metrics::new(),

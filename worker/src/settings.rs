@@ -4,6 +4,8 @@ use clap::Parser;
 use punctual_core::aws::Names;
 use punctual_core::rate::{RateShare, share};
 use punctual_core::retry::{GatewayPolicy, WhenUnknown};
+use punctual_core::zone::Zones;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Takes runs from the queues and sends them to the SMS gateway. Stops on SIGTERM.
@@ -56,6 +58,9 @@ pub struct Cli {
     /// Seconds to finish what is under way when told to stop.
     #[arg(long, env = "PUNCTUAL_WORK_STOP_S", default_value_t = 25)]
     pub stop_s: u64,
+    /// Directory of zone rules (TZif); without it the newer of the embedded rules and the system's.
+    #[arg(long, env = "PUNCTUAL_TZDIR")]
+    pub tzdir: Option<PathBuf>,
 }
 
 /// Checked settings.
@@ -93,14 +98,15 @@ pub const RECORD_MARGIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_secs(5);
 
 impl Cli {
-    /// Checks everything.
+    /// Checks everything, and loads the zone rules.
     ///
     /// # Errors
     /// One line for each problem.
-    pub fn settings(&self) -> Result<(Names, WorkSettings), Vec<String>> {
+    pub fn checked(&self) -> Result<(Names, WorkSettings, Zones), Vec<String>> {
         let s = Duration::from_secs;
         let mut problems = Vec::new();
         let names = Names::new(&self.prefix).map_err(|e| problems.push(e)).ok();
+        let zones = Zones::load(self.tzdir.as_deref()).map_err(|e| problems.push(e.to_string())).ok();
         let rate = share(self.rate_per_s, self.workers).map_err(|e| problems.push(e)).ok();
         problems.extend(check_url(&self.sms_url).err());
         if reqwest::header::HeaderValue::from_str(&self.id).is_err() || self.id.is_empty() {
@@ -134,7 +140,9 @@ impl Cli {
         if !(1..=600).contains(&self.takeover_grace_s) {
             problems.push(format!("a take-over grace of {} s is out of range 1-600", self.takeover_grace_s));
         }
-        let (Some(names), Some(rate), true) = (names, rate, problems.is_empty()) else { return Err(problems) };
+        let (Some(names), Some(zones), Some(rate), true) = (names, zones, rate, problems.is_empty()) else {
+            return Err(problems);
+        };
         let settings = WorkSettings {
             slots: self.slots,
             prefetch: self.prefetch,
@@ -153,7 +161,7 @@ impl Cli {
             poll: POLL.min(s(self.visibility_s - self.trust_s)),
             stop: s(self.stop_s),
         };
-        Ok((names, settings))
+        Ok((names, settings, zones))
     }
 }
 
@@ -173,7 +181,7 @@ mod tests {
 
     fn problems(args: &[&str]) -> Vec<String> {
         let args = ["punctual-worker", "--sms-url", "http://127.0.0.1:1/v1/sms"].iter().chain(args);
-        Cli::parse_from(args).settings().err().unwrap_or_default()
+        Cli::parse_from(args).checked().err().unwrap_or_default()
     }
 
     #[test]
@@ -187,7 +195,7 @@ mod tests {
         assert!(problems(&["--takeover-grace-s", "0"])[0].contains("1-600"));
         for url in ["http://", "https://exa mple", "ftp://gateway.example", "gateway.example"] {
             let cli = Cli::parse_from(["punctual-worker", "--sms-url", url]);
-            assert!(cli.settings().unwrap_err()[0].contains("PUNCTUAL_SMS_URL"), "{url}");
+            assert!(cli.checked().unwrap_err()[0].contains("PUNCTUAL_SMS_URL"), "{url}");
         }
     }
 }

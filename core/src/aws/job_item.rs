@@ -1,15 +1,18 @@
 //! How a job is laid out as a DynamoDB item.
 
 use super::error::without_quotes;
+use super::schedule_item::{MissedItem, ScheduleItem, is_default};
 use crate::due::DueBucket;
 use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
 use crate::payload::{Handler, SmsPayload};
 use crate::ports::JobRead;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
-use crate::schedule::{Anchor, Schedule};
+use crate::schedule::Anchor;
+use crate::spread::Spread;
+use crate::zone::TzVersion;
 use aws_sdk_dynamodb::types::AttributeValue;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
@@ -30,16 +33,24 @@ struct JobItem {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     name: Option<String>,
     state: JobState,
-    schedule: Schedule,
+    schedule: ScheduleItem,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    spread: Option<Spread>,
     priority: Priority,
     handler: Handler,
     #[serde(deserialize_with = "discreet")]
     payload: SmsPayload,
     retry: RetryRule,
-    #[serde(skip_serializing_if = "MissedItem::is_default", default)]
+    #[serde(skip_serializing_if = "is_default", default)]
     missed: MissedItem,
     #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
     next_scheduled_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    next_wall: Option<NaiveDateTime>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    tzdb: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    runs_left: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
     next_due_at: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -61,18 +72,6 @@ fn discreet<'de, D: Deserializer<'de>>(stored: D) -> Result<SmsPayload, D::Error
         .map_err(|_| D::Error::custom("the payload cannot be read: expected `to` and `text`"))
 }
 
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-struct MissedItem {
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    start_within_s: Option<u32>,
-}
-
-impl MissedItem {
-    fn is_default(&self) -> bool {
-        *self == MissedItem::default()
-    }
-}
-
 /// The item of a job.
 pub(super) fn to_item(job: &Job) -> Item {
     let spec = job.spec.clone();
@@ -81,13 +80,17 @@ pub(super) fn to_item(job: &Job) -> Item {
         job_key: spec.key,
         name: spec.name,
         state: job.state,
-        schedule: spec.schedule,
+        schedule: ScheduleItem::of(&spec.schedule),
+        spread: spec.spread,
         priority: spec.priority,
         handler: spec.handler,
         payload: spec.payload,
         retry: spec.retry,
-        missed: MissedItem { start_within_s: spec.start_within_s },
+        missed: MissedItem::of(spec.missed),
         next_scheduled_at: job.next_scheduled_at,
+        next_wall: job.next_wall,
+        tzdb: job.tzdb.as_ref().map(|version| version.as_str().to_owned()),
+        runs_left: job.runs_left,
         next_due_at: job.next_due_at,
         due_bucket: job.due_bucket.map(|b| b.to_string()),
         generation: job.generation,
@@ -121,13 +124,14 @@ fn job_of(item: JobItem) -> Result<Job, String> {
     let spec = JobSpec {
         key: item.job_key,
         name: item.name,
-        schedule: item.schedule,
+        schedule: item.schedule.schedule()?,
         anchor: Anchor::Stated,
         priority: item.priority,
         handler: item.handler,
         payload: item.payload,
         retry: item.retry,
-        start_within_s: item.missed.start_within_s,
+        spread: item.spread,
+        missed: item.missed.rule()?,
     };
     // Whatever wrote it: what is out of range would panic or never end where it is worked with.
     spec.check().map_err(|e| e.to_string())?;
@@ -135,6 +139,9 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         spec,
         state: item.state,
         next_scheduled_at: item.next_scheduled_at,
+        next_wall: item.next_wall,
+        tzdb: item.tzdb.as_deref().map(TzVersion::new),
+        runs_left: item.runs_left,
         next_due_at: item.next_due_at,
         due_bucket,
         generation: item.generation,
@@ -145,6 +152,11 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         created_at: item.created_at,
         error: item.error,
     })
+}
+
+/// A wall time as an item has it.
+pub(super) fn wall_text(wall: NaiveDateTime) -> String {
+    wall.format("%Y-%m-%dT%H:%M:%S").to_string()
 }
 
 /// Where a quarantined job of a shard sits.
@@ -166,6 +178,10 @@ pub(super) fn tenant_partition(tenant: &str, partition: u8) -> String {
 mod tests {
     use super::*;
     use crate::due::Shards;
+    use crate::job::Timetable;
+    use crate::missed::MissedRule;
+    use crate::schedule::Schedule;
+    use crate::zone::Zones;
 
     const PHONE: &str = "+447700900123";
     const TEXT: &str = "Your \"final\" bill is due";
@@ -181,9 +197,11 @@ mod tests {
             handler: Handler::Sms,
             payload: SmsPayload { to: PHONE.into(), text: TEXT.into() },
             retry: RetryRule::default(),
-            start_within_s: None,
+            spread: None,
+            missed: MissedRule::default(),
         };
-        to_item(&Job::create(spec, now, &Shards::default(), None, "t".into(), "test").unwrap())
+        let world = Timetable { shards: &Shards::default(), zones: &Zones::embedded() };
+        to_item(&Job::create(spec, now, &world, None, "t".into(), "test").unwrap())
     }
 
     /// Sets the value at `path` and returns why the item cannot be read.

@@ -2,7 +2,7 @@
 
 use super::Aws;
 use super::error::{met_by_put, met_by_update, port_error, without_quotes};
-use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item};
+use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item, wall_text};
 use super::schema::TENANT_INDEX;
 use crate::due::DueBucket;
 use crate::error::PortError;
@@ -78,20 +78,35 @@ impl DynamoJobs {
 
     /// One conditional update as PartiQL: 25 of them go in one request, each with its own condition and outcome.
     fn advance_statement(&self, Move { key, from, to }: &Move) -> BatchStatementRequest {
-        let (change, mut values) = match to.next {
-            Some(next) => (
-                "SET next_scheduled_at = ? SET next_due_at = ? SET due_bucket = ?",
-                vec![
-                    number(next.scheduled_at.timestamp()),
-                    number(next.due_at.timestamp()),
-                    text(&next.bucket.to_string()),
-                ],
-            ),
-            None => (
-                "SET \"state\" = ? SET expires_at = ? REMOVE next_scheduled_at REMOVE next_due_at REMOVE due_bucket",
-                vec![text(to.state.as_str()), number(to.expires_at.map_or(i64::MAX, |at| at.timestamp()))],
-            ),
+        let (mut change, mut values) = (Vec::new(), Vec::new());
+        let mut set = |name, value| {
+            change.push(format!("SET {name} = ?"));
+            values.push(value);
         };
+        match &to.next {
+            Some(next) => {
+                set("next_scheduled_at", number(next.scheduled_at.timestamp()));
+                set("next_due_at", number(next.due_at.timestamp()));
+                set("due_bucket", text(&next.bucket.to_string()));
+                // A job has these from its beginning, or never.
+                if let Some(wall) = next.wall {
+                    set("next_wall", text(&wall_text(wall)));
+                }
+                if let Some(tzdb) = &next.tzdb {
+                    set("tzdb", text(tzdb.as_str()));
+                }
+                if let Some(left) = next.runs_left {
+                    set("runs_left", number(left));
+                }
+            }
+            None => {
+                set("\"state\"", text(to.state.as_str()));
+                set("expires_at", number(to.expires_at.map_or(i64::MAX, |at| at.timestamp())));
+                let gone = ["next_scheduled_at", "next_wall", "tzdb", "runs_left", "next_due_at", "due_bucket"];
+                change.extend(gone.map(|name| format!("REMOVE {name}")));
+            }
+        }
+        let change = change.join(" ");
         let place = "job_key = ? AND next_scheduled_at = ? AND version = ? AND \"state\" = ?";
         values.extend([
             text(key.as_str()),

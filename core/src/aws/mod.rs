@@ -13,6 +13,7 @@ mod leases;
 mod queue;
 mod run_item;
 mod runs;
+mod schedule_item;
 pub mod schema;
 
 pub use client::{ConnectError, config_loader, connect};

@@ -4,8 +4,8 @@ use super::error::without_quotes;
 use super::job_item::Item;
 use crate::error::PortError;
 use crate::job::{JobKey, RETENTION};
-use crate::run::{Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason};
-use chrono::serde::{ts_milliseconds, ts_milliseconds_option, ts_seconds};
+use crate::run::{Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason, SkippedRange};
+use chrono::serde::{ts_milliseconds, ts_milliseconds_option, ts_seconds, ts_seconds_option};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,11 @@ struct RunItem {
     gateway_ref: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     reason: Option<SkipReason>,
+    /// With `count`: the last firing that a skipped row stands for.
+    #[serde(rename = "to", skip_serializing_if = "Option::is_none", default, with = "ts_seconds_option")]
+    range_to: Option<DateTime<Utc>>,
+    #[serde(rename = "count", skip_serializing_if = "Option::is_none", default)]
+    range_count: Option<u32>,
     revision: u64,
     write_token: String,
     /// Set on dead and indeterminate rows only: they are listed for people.
@@ -106,6 +111,8 @@ pub(super) fn to_item(row: &RunRow) -> Item {
         error: row.error.clone(),
         gateway_ref: row.gateway_ref.clone(),
         reason: row.reason,
+        range_to: row.range.map(|range| range.to),
+        range_count: row.range.map(|range| range.count),
         revision: row.revision,
         write_token: row.write_token.clone(),
         attention_tenant: row.status.has_letter().then(|| row.id.job_key.tenant().to_owned()),
@@ -135,6 +142,7 @@ pub(super) fn from_item(item: Item) -> Result<RunRow, PortError> {
         error: item.error,
         gateway_ref: item.gateway_ref,
         reason: item.reason,
+        range: item.range_to.zip(item.range_count).map(|(to, count)| SkippedRange { to, count }),
         revision: item.revision,
         write_token: item.write_token,
     })

@@ -1,14 +1,18 @@
 //! Jobs and rows to try a store with, under random names.
 
+use crate::deadline::StartRule;
 use crate::due::{DueBucket, Minute, ShardClass, ShardId};
 use crate::job::{Advanced, Job, JobKey, JobSpec, JobState, NextFiring, Voids};
+use crate::missed::{Many, MissedRule};
 use crate::payload::{Handler, SmsPayload};
 use crate::ports::{AdvanceFrom, Create, JobRead, Ports};
 use crate::priority::Priority;
 use crate::retry::{OutcomeClass, RetryRule};
-use crate::run::{Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason};
-use crate::schedule::Schedule;
-use chrono::{DateTime, TimeDelta, Utc};
+use crate::run::{Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason, SkippedRange};
+use crate::schedule::{DstGap, DstRepeat, Schedule, ScheduleText, Timing};
+use crate::spread::Spread;
+use crate::zone::{TzVersion, Zones};
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use rand::Rng;
 
 /// The year 2100: no clock that a case could meet has come this far.
@@ -59,16 +63,20 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
         spec: JobSpec {
             key: JobKey::new(tenant, id).expect("keys of cases are well formed"),
             name: Some("Rechnung für Zoë".into()),
-            schedule: Schedule::Every { interval_s: 86_400, anchor: at(0) },
+            schedule: every_kind_of_bound(),
             anchor: crate::schedule::Anchor::Stated,
             priority: Priority::Normal,
             handler: Handler::Sms,
             payload: SmsPayload { to: "+447700900123".into(), text: "Your bill of £12.50 is due ✓".into() },
             retry: RetryRule { max_attempts: 3, base_s: 7, cap_s: 77 },
-            start_within_s: Some(3_600),
+            spread: Some(Spread { key: "c-1 ✓".into(), window_s: 1_800 }),
+            missed: MissedRule { many: Many::All, start: StartRule::WithinS(3_600) },
         },
         state: JobState::Active,
         next_scheduled_at: Some(bucket.minute.start()),
+        next_wall: Some(wall()),
+        tzdb: Some(TzVersion::new("2099z")),
+        runs_left: Some(u32::MAX),
         next_due_at: Some(bucket.minute.start() + TimeDelta::seconds(59)),
         due_bucket: Some(bucket),
         generation: u64::MAX / 2,
@@ -79,6 +87,25 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
         created_at: at_ms(-1),
         error: None,
     }
+}
+
+/// A schedule that has every bound and no default.
+fn every_kind_of_bound() -> Schedule {
+    let text = ScheduleText {
+        when: "cron H 9 L * *",
+        tz: Some("Australia/Lord_Howe"),
+        dst_gap: DstGap::Skip,
+        dst_repeat: DstRepeat::Both,
+        start_at: Some("2099-01-01T00:00:01Z"),
+        end_at: Some("2100-12-31T23:59:59Z"),
+        max_runs: Some(u32::MAX),
+        key: Some("c-1"),
+    };
+    text.read(at(0), &Zones::embedded()).expect("the schedule is well formed").0
+}
+
+fn wall() -> NaiveDateTime {
+    at(30_600).naive_utc()
 }
 
 /// Jobs that between them have every variant and both sides of every option.
@@ -92,13 +119,24 @@ pub(super) fn all_kinds_of_jobs(tenant: &str) -> Vec<Job> {
     add(&|_| ());
     add(&|job| {
         job.spec.name = None;
-        job.spec.start_within_s = None;
+        job.spec.spread = None;
+        job.spec.missed = MissedRule::default();
+        job.spec.schedule = Schedule::utc(Timing::Every { interval_s: 86_400, anchor: at(0) });
+        job.next_wall = None;
+        job.tzdb = None;
+        job.runs_left = None;
         job.next_scheduled_at = None;
         job.next_due_at = None;
         job.due_bucket = None;
         job.voids = Voids::new(1);
     });
-    add(&|job| job.spec.start_within_s = Some(u32::MAX));
+    for (many, start) in [
+        (Many::Latest, StartRule::WithinS(u32::MAX)),
+        (Many::None, StartRule::UntilLocal(chrono::NaiveTime::MIN)),
+        (Many::Latest, StartRule::Always),
+    ] {
+        add(&|job| job.spec.missed = MissedRule { many, start });
+    }
     add(&|job| job.error = Some("`30 2 31 2 *` never fires".into()));
     add(&|job| job.created_at = at_ms(-1_001));
     for state in [JobState::Paused, JobState::Done, JobState::Cancelled, JobState::Quarantined] {
@@ -110,8 +148,10 @@ pub(super) fn all_kinds_of_jobs(tenant: &str) -> Vec<Job> {
     for priority in [Priority::Urgent, Priority::Bulk] {
         add(&|job| job.spec.priority = priority);
     }
-    for schedule in ["at 2100-01-01T00:00:01Z", "cron 30 8 * * 1-5"] {
-        add(&|job| job.spec.schedule = Schedule::parse(schedule, at(0)).expect("the schedule is well formed"));
+    for when in ["at 2100-01-01T00:00:01Z", "at 2100-01-01T00:00:01", "every 24h", "cron @daily", "cron H 8 * * 1-5"] {
+        let text = ScheduleText { when, tz: Some("Asia/Kathmandu"), key: Some("c-1"), ..ScheduleText::default() };
+        let (schedule, _) = text.read(at(0), &Zones::embedded()).expect("the schedule is well formed");
+        add(&|job| job.spec.schedule = schedule.clone());
     }
     jobs
 }
@@ -127,7 +167,8 @@ pub(super) fn standing(job: &Job) -> AdvanceFrom {
 /// A firing in `bucket`.
 pub(super) fn on_to(bucket: DueBucket) -> Advanced {
     let due_at = bucket.minute.start() + TimeDelta::seconds(1);
-    let next = NextFiring { scheduled_at: bucket.minute.start(), due_at, bucket };
+    let (wall, tzdb) = (Some(wall() + TimeDelta::days(1)), Some(TzVersion::new("2099za")));
+    let next = NextFiring { scheduled_at: bucket.minute.start(), wall, tzdb, runs_left: Some(7), due_at, bucket };
     Advanced { state: JobState::Active, next: Some(next), expires_at: None }
 }
 
@@ -172,6 +213,7 @@ pub(super) fn row(job_key: &JobKey, scheduled_at: DateTime<Utc>) -> RunRow {
         error: Some("503 „Wartung“".into()),
         gateway_ref: Some("gw-1".into()),
         reason: Some(SkipReason::Cancelled),
+        range: Some(SkippedRange { to: at(86_400), count: u32::MAX }),
         revision: 1,
         write_token: random_name(),
     }
@@ -215,6 +257,7 @@ pub(super) fn all_kinds_of_rows(job_key: &JobKey) -> Vec<RunRow> {
         row.error = None;
         row.gateway_ref = None;
         row.reason = None;
+        row.range = None;
     });
     for status in [RunStatus::Retrying, RunStatus::Succeeded, RunStatus::Failed, RunStatus::Skipped] {
         add(&|row| row.status = status);
@@ -222,7 +265,7 @@ pub(super) fn all_kinds_of_rows(job_key: &JobKey) -> Vec<RunRow> {
     for status in [RunStatus::Dead, RunStatus::Indeterminate] {
         add(&|row| row.status = status);
     }
-    for reason in [SkipReason::Superseded, SkipReason::Deadline] {
+    for reason in [SkipReason::Superseded, SkipReason::Deadline, SkipReason::Missed] {
         add(&|row| row.reason = Some(reason));
     }
     for class in [OutcomeClass::Delivered, OutcomeClass::Permanent, OutcomeClass::Unknown, OutcomeClass::Lost] {

@@ -114,7 +114,7 @@ impl World {
         record.job = as_kept(record.job);
         record.expires_at = to.expires_at;
         state.jobs.put(record, now);
-        let to = to.next.map(|next| next.scheduled_at);
+        let to = to.next.as_ref().map(|next| next.scheduled_at);
         state.record(at, Effect::Advanced { key: key.clone(), from: from.next_scheduled_at, to });
         Advance::Advanced
     }

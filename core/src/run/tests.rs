@@ -67,7 +67,7 @@ fn void(void_gen: u64) -> Event<'static> {
 }
 
 fn late(by: SkippedBy) -> Event<'static> {
-    Event::Skip { reason: SkipReason::Deadline, by, takeover_grace: GRACE }
+    Event::Skip { reason: SkipReason::Deadline, range: None, by, takeover_grace: GRACE }
 }
 
 fn delivered() -> Outcome {
@@ -130,6 +130,7 @@ fn row(status: RunStatus, n: u32) -> RunRow {
         error: None,
         gateway_ref: None,
         reason: None,
+        range: None,
         revision: 8,
         write_token: "before".into(),
     }

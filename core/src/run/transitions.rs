@@ -22,7 +22,10 @@ pub fn apply(
         Event::Begin(begin) => self::begin(row, new, facts, begin, now),
         Event::Record(record) => self::record(row, new, record, now),
         Event::Void { void_gen, reason, takeover_grace } => void(row, new, *void_gen, *reason, *takeover_grace, now),
-        Event::Skip { reason, by, takeover_grace } => skip(row, new, facts, (*reason, *by), *takeover_grace, now),
+        Event::Skip { reason, range, by, takeover_grace } => {
+            new.range = *range;
+            skip(row, new, facts, (*reason, *by), *takeover_grace, now)
+        }
     }
 }
 
@@ -44,6 +47,7 @@ fn fresh(facts: &RunFacts) -> RunRow {
         error: None,
         gateway_ref: None,
         reason: None,
+        range: None,
         revision: 0,
         write_token: String::new(),
     }

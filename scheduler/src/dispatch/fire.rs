@@ -6,9 +6,10 @@
 
 use super::pass::{Dispatcher, Permission, Tally};
 use futures::future::join_all;
+use punctual_core::dispatch::DueRun;
 use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, NextFiring};
+use punctual_core::job::{Advanced, NextFiring};
 use punctual_core::message::Message;
 use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, Move};
 use punctual_core::priority::Priority;
@@ -26,9 +27,9 @@ pub(super) struct Firing {
 }
 
 impl Firing {
-    pub(super) fn new(job: &Job, priority: Priority, message: Message, to: Advanced) -> Self {
-        let from = AdvanceFrom { next_scheduled_at: message.scheduled_at, version: job.version };
-        Firing { priority, message, way: Move { key: job.spec.key.clone(), from, to } }
+    pub(super) fn new(priority: Priority, run: DueRun, from: AdvanceFrom) -> Self {
+        let key = run.message.job_key.clone();
+        Firing { priority, message: run.message, way: Move { key, from, to: run.to } }
     }
 }
 
@@ -42,6 +43,16 @@ enum Post {
     Failed(PortError),
 }
 
+impl Post {
+    fn tally(self) -> Tally {
+        match self {
+            Post::Accepted => Tally::default(),
+            Post::Withheld => Tally::left(),
+            Post::Failed(error) => Tally::failed(error),
+        }
+    }
+}
+
 impl Dispatcher {
     /// Enqueues some runs, then advances those that the queue accepted, whatever became of the others.
     pub(super) async fn fire(&self, priority: Priority, batch: &[Firing], permission: &dyn Permission) -> Tally {
@@ -52,8 +63,7 @@ impl Dispatcher {
         for (firing, sent) in batch.iter().zip(results) {
             match sent {
                 Post::Accepted => accepted.push(firing),
-                Post::Withheld => tally.add(Tally::left()),
-                Post::Failed(error) => tally.add(Tally::failed(error)),
+                left => tally.add(left.tally()),
             }
         }
         match self.advance(&accepted).await {
@@ -63,6 +73,33 @@ impl Dispatcher {
         }
         if !accepted.is_empty() {
             permission.progress();
+        }
+        tally
+    }
+
+    /// Enqueues several runs of one job, in order, then advances it behind the last one before which none failed.
+    pub(super) async fn fire_in_order(&self, runs: &[Firing], permission: &dyn Permission) -> Tally {
+        let mut tally = Tally::default();
+        let mut accepted = 0;
+        for some in runs.chunks(BATCH_OF_RUNS) {
+            let sends = some.chunks(BATCH).map(|batch| self.enqueue(batch[0].priority, batch, permission));
+            let results: Vec<Post> = join_all(sends).await.into_iter().flatten().collect();
+            let in_order = results.iter().take_while(|post| matches!(post, Post::Accepted)).count();
+            accepted += in_order;
+            if in_order > 0 {
+                permission.progress();
+            }
+            if let Some(first_left) = results.into_iter().nth(in_order) {
+                tally.add(first_left.tally());
+                break;
+            }
+        }
+        if let Some(last) = accepted.checked_sub(1).map(|last| &runs[last]) {
+            match self.advance(&[last]).await {
+                Ok(true) => {}
+                Ok(false) => tally.add(Tally::left()),
+                Err(error) => tally.add(Tally::failed(error)),
+            }
         }
         tally
     }
@@ -126,10 +163,10 @@ impl Dispatcher {
 
     /// The process stood still during the write: the minute may have been left behind by its reader meanwhile.
     async fn put_into_present_bucket(&self, moved: &Move) -> Result<(), PortError> {
-        let Some(next) = moved.to.next else { return Ok(()) };
+        let Some(next) = moved.to.next.clone() else { return Ok(()) };
         let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
-        let to = Advanced { next: Some(NextFiring { bucket, ..next }), ..moved.to.clone() };
         let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..moved.from };
+        let to = Advanced { next: Some(NextFiring { bucket, ..next }), ..moved.to.clone() };
         self.ports.jobs.advance(&moved.key, &from, &to).await.map(|_| ())
     }
 }

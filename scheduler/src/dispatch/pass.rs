@@ -7,15 +7,16 @@ use super::fire::{BATCH_OF_RUNS, BATCHES_AT_ONCE, Firing};
 use super::metrics::Metrics;
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
-use punctual_core::dispatch::{Decision, decide};
+use punctual_core::dispatch::{Decision, after_skip, decide};
 use punctual_core::due::{DueBucket, Shards};
 use punctual_core::error::PortError;
-use punctual_core::job::JobKey;
+use punctual_core::job::{Advanced, Job, JobKey, Timetable};
 use punctual_core::message::Message;
-use punctual_core::ports::{DueEntry, JobRead, Ports, Put};
+use punctual_core::ports::{AdvanceFrom, DueEntry, JobRead, Move, Ports, Put};
 use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
-use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, Transition, apply};
+use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, SkippedRange, Transition, apply};
+use punctual_core::zone::Zones;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub struct Dispatcher {
     /// Bounds the sends and advances under way in this process.
     pub(super) in_flight: Semaphore,
     shards: Shards,
+    zones: Arc<Zones>,
     id: String,
     page: usize,
 }
@@ -73,9 +75,34 @@ impl Tally {
 
 /// What is to be done about a job other than sending its run.
 enum Aside {
-    Skip(Firing, SkipReason),
+    /// Several runs of one job.
+    Fire(Vec<Firing>),
+    Skip(Box<Skip>),
     Unindex(JobKey),
     Quarantine(JobKey, String),
+}
+
+/// Firings that are not to be run.
+struct Skip {
+    job: Job,
+    reason: SkipReason,
+    range: Option<SkippedRange>,
+    /// The first of them, which has the row.
+    first: Firing,
+    /// Where the job goes when the row is written.
+    to: Advanced,
+}
+
+/// The row of a skip, when it is dealt with.
+enum SkipRow {
+    /// It says what it was to say.
+    Written,
+    /// It was there already, and stands for these firings.
+    Covers(SkippedRange),
+    /// Its run has ended otherwise.
+    Ended,
+    /// A worker has it, or will: the run must be sent after all.
+    Open,
 }
 
 impl Dispatcher {
@@ -84,6 +111,7 @@ impl Dispatcher {
         ports: Ports,
         clock: Arc<dyn Clock>,
         shards: Shards,
+        zones: Arc<Zones>,
         id: String,
         settings: &super::DispatchSettings,
     ) -> Self {
@@ -93,6 +121,7 @@ impl Dispatcher {
             metrics: Metrics::new(),
             in_flight: Semaphore::new(settings.calls_in_flight),
             shards,
+            zones,
             id,
             page: settings.page,
         }
@@ -184,13 +213,21 @@ impl Dispatcher {
             JobRead::Job(job) => job,
             JobRead::Unreadable(reason) => return asides.push(Aside::Quarantine(key, reason)),
         };
-        match decide(&job, bucket, self.clock.now(), &self.shards, &self.id) {
+        let from = |run: &Message| AdvanceFrom { next_scheduled_at: run.scheduled_at, version: job.version };
+        match decide(&job, bucket, self.clock.now(), &self.timetable(), &self.id) {
             Decision::Stale => {}
             Decision::Unindex => asides.push(Aside::Unindex(key)),
             Decision::Broken(reason) => asides.push(Aside::Quarantine(key, reason)),
-            Decision::Fire { priority, message, to } => firings.push(Firing::new(&job, priority, message, to)),
-            Decision::Skip { reason, priority, message, to } => {
-                asides.push(Aside::Skip(Firing::new(&job, priority, message, to), reason));
+            Decision::Fire { priority, runs } => {
+                let from = from(&runs[0].message);
+                let mut runs: Vec<_> = runs.into_iter().map(|run| Firing::new(priority, run, from)).collect();
+                // What is late by many runs does not hold up what is due with one.
+                if runs.len() == 1 { firings.append(&mut runs) } else { asides.push(Aside::Fire(runs)) }
+            }
+            Decision::Skip { reason, range, priority, first, to } => {
+                let from = from(&first.message);
+                let first = Firing::new(priority, first, from);
+                asides.push(Aside::Skip(Box::new(Skip { job: *job, reason, range, first, to })));
             }
         }
     }
@@ -214,9 +251,13 @@ impl Dispatcher {
                 let result = self.ports.jobs.unindex(&key, bucket).await;
                 (key, result.map(|()| None))
             }
-            Aside::Skip(firing, reason) => {
-                let key = firing.way.key.clone();
-                (key, self.skip(firing, reason).await)
+            Aside::Fire(runs) => {
+                let tally = self.fire_in_order(&runs, permission).await;
+                return if tally.left { Err(tally) } else { Ok(None) };
+            }
+            Aside::Skip(skip) => {
+                let key = skip.job.spec.key.clone();
+                (key, self.skip(*skip).await)
             }
         };
         permission.progress();
@@ -235,36 +276,50 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Writes a run's row as skipped, then advances; or says that its run must be sent after all.
-    async fn skip(&self, firing: Firing, reason: SkipReason) -> Result<Option<Firing>, PortError> {
-        if self.write_skip(&firing.message, reason).await? {
-            self.advance(&[&firing]).await?;
-            return Ok(None);
-        }
-        Ok(Some(firing))
+    /// Writes the row of a skip, then advances; or says that its run must be sent after all.
+    async fn skip(&self, skip: Skip) -> Result<Option<Firing>, PortError> {
+        let Skip { job, reason, range, first, to } = skip;
+        let to = match self.write_skip(&first.message, reason, range).await? {
+            SkipRow::Written => to,
+            SkipRow::Covers(range) => after_skip(&job, range, self.clock.now(), &self.timetable()),
+            SkipRow::Ended => first.way.to.clone(),
+            SkipRow::Open => return Ok(Some(first)),
+        };
+        let way = Move { to, ..first.way.clone() };
+        self.advance(&[&Firing { way, ..first }]).await?;
+        Ok(None)
     }
 
-    /// False when the row is open.
-    async fn write_skip(&self, message: &Message, reason: SkipReason) -> Result<bool, PortError> {
+    async fn write_skip(
+        &self,
+        message: &Message,
+        reason: SkipReason,
+        range: Option<SkippedRange>,
+    ) -> Result<SkipRow, PortError> {
         let token = random_token();
-        let event = Event::Skip { reason, by: SkippedBy::Dispatch, takeover_grace: Duration::ZERO };
+        let event = Event::Skip { reason, range, by: SkippedBy::Dispatch, takeover_grace: Duration::ZERO };
         let mut row = self.ports.runs.get(&message.run_id()).await?;
         loop {
             match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {
                 Transition::Write(new) => match self.ports.runs.put(&new).await? {
                     Put::Written => {
-                        self.metrics.skipped.increment(1);
-                        return Ok(true);
+                        self.metrics.skipped.increment(range.map_or(1, |range| u64::from(range.count)));
+                        return Ok(SkipRow::Written);
                     }
                     Put::Conflict(current) => row = current.map(|row| *row),
                 },
                 Transition::Refused(RunStatus::Running | RunStatus::Retrying) | Transition::LookLater { .. } => {
-                    return Ok(false);
+                    return Ok(SkipRow::Open);
                 }
-                // The run has ended otherwise: there is its row.
-                Transition::Refused(_) => return Ok(true),
+                Transition::Refused(_) => {
+                    return Ok(row.and_then(|row| row.range).map_or(SkipRow::Ended, SkipRow::Covers));
+                }
             }
         }
+    }
+
+    fn timetable(&self) -> Timetable<'_> {
+        Timetable { shards: &self.shards, zones: &self.zones }
     }
 
     pub(super) fn count_failure(&self) {

@@ -8,6 +8,7 @@ use punctual_core::clock::Clock;
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
 use punctual_core::ports::Ports;
+use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +26,14 @@ pub async fn run(
     ports: Ports,
     clock: Arc<dyn Clock>,
     shards: Shards,
+    zones: Arc<Zones>,
     settings: DispatchSettings,
     id: String,
     stop: impl Future<Output = ()>,
 ) {
     let times = settings.leases;
     let mut holder = Holder::new(ports.leases.clone(), clock.clone(), shards, times, id.clone());
-    let dispatcher = Arc::new(Dispatcher::new(ports, clock.clone(), shards, id, &settings));
+    let dispatcher = Arc::new(Dispatcher::new(ports, clock.clone(), shards, zones, id, &settings));
     let mut loops = JoinSet::new();
     let mut is_failing = false;
     tokio::pin!(stop);
