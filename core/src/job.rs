@@ -230,17 +230,24 @@ impl JobSpec {
     /// # Errors
     /// The first thing that is wrong, and what is allowed.
     pub fn check(&self) -> Result<(), JobError> {
+        self.check_ranges()?;
+        let Some(spread) = &self.spread else { return Ok(()) };
+        if self.priority == Priority::Urgent {
+            let problem = "urgent jobs are never spread: leave the window out, or take another priority";
+            return Err(JobError::Spread(problem.into()));
+        }
+        spread.check_fit(self.schedule.shortest_interval_s()).map_err(JobError::Spread)
+    }
+
+    /// Checks what would do harm wherever a stored job is worked with: numbers out of their range.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, and what is allowed.
+    pub fn check_ranges(&self) -> Result<(), JobError> {
         self.schedule.check()?;
         self.retry.check().map_err(JobError::Retry)?;
         self.payload.check().map_err(JobError::Payload)?;
-        if let Some(spread) = &self.spread {
-            if self.priority == Priority::Urgent {
-                return Err(JobError::Spread(
-                    "urgent jobs are never spread: leave the window out, or take another priority".into(),
-                ));
-            }
-            spread.check(self.schedule.shortest_interval_s()).map_err(JobError::Spread)?;
-        }
+        self.spread.as_ref().map_or(Ok(()), Spread::check_range).map_err(JobError::Spread)?;
         self.missed.start.check().map_err(JobError::Missed)
     }
 

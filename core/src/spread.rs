@@ -42,16 +42,27 @@ impl Spread {
         TimeDelta::seconds(i64::try_from(seconds).expect("a window is below 2^32 s"))
     }
 
-    /// Checks the window against its range and against the shortest time between two firings, in seconds.
+    /// Checks key and window by themselves.
     ///
     /// # Errors
     /// Says what is allowed.
-    pub fn check(&self, shortest_interval_s: Option<i64>) -> Result<(), String> {
-        let window = self.window_s;
-        check_key(&self.key)?;
+    pub fn check_range(&self) -> Result<(), String> {
+        let (window, bytes) = (self.window_s, self.key.len());
+        if !(1..=LONGEST_KEY_BYTES).contains(&bytes) {
+            return Err(format!("a spread key has {bytes} bytes: 1 to {LONGEST_KEY_BYTES} are allowed"));
+        }
         if !(1..=LONGEST_WINDOW_S).contains(&window) {
             return Err(format!("a spread window of {window} s is out of range 1-{LONGEST_WINDOW_S}"));
         }
+        Ok(())
+    }
+
+    /// Checks the window against the shortest time between two firings, in seconds.
+    ///
+    /// # Errors
+    /// Says what is allowed.
+    pub fn check_fit(&self, shortest_interval_s: Option<i64>) -> Result<(), String> {
+        let window = self.window_s;
         match shortest_interval_s {
             Some(interval) if i64::from(window) > interval => Err(format!(
                 "a spread window of {window} s is longer than the shortest time between two firings, {interval} s: write \
@@ -60,17 +71,6 @@ impl Spread {
             _ => Ok(()),
         }
     }
-}
-
-/// Checks a key by itself.
-///
-/// # Errors
-/// Says what is allowed.
-pub fn check_key(key: &str) -> Result<(), String> {
-    if key.is_empty() || key.len() > LONGEST_KEY_BYTES {
-        return Err(format!("a spread key has {} bytes: 1 to {LONGEST_KEY_BYTES} are allowed", key.len()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -101,12 +101,13 @@ mod tests {
     #[test]
     fn a_window_must_fit_between_two_firings() {
         let spread = |window_s| Spread { key: "c-1".into(), window_s };
-        assert_eq!(spread(1_800).check(Some(3_600)), Ok(()));
-        assert_eq!(spread(1_800).check(Some(1_800)), Ok(()));
-        assert_eq!(spread(1_800).check(None), Ok(()));
-        assert!(spread(1_801).check(Some(1_800)).unwrap_err().contains("at most 1800s"));
-        assert!(spread(0).check(None).unwrap_err().contains("out of range 1-604800"));
-        assert!(spread(604_801).check(None).is_err());
-        assert!(Spread { key: String::new(), window_s: 60 }.check(None).unwrap_err().contains("1 to 256"));
+        assert_eq!(spread(1_800).check_fit(Some(3_600)), Ok(()));
+        assert_eq!(spread(1_800).check_fit(Some(1_800)), Ok(()));
+        assert_eq!(spread(1_800).check_fit(None), Ok(()));
+        assert!(spread(1_801).check_fit(Some(1_800)).unwrap_err().contains("at most 1800s"));
+        assert_eq!((spread(1).check_range(), spread(604_800).check_range()), (Ok(()), Ok(())));
+        assert!(spread(0).check_range().unwrap_err().contains("out of range 1-604800"));
+        assert!(spread(604_801).check_range().is_err());
+        assert!(Spread { key: String::new(), window_s: 60 }.check_range().unwrap_err().contains("1 to 256"));
     }
 }

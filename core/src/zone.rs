@@ -7,7 +7,8 @@
 mod files;
 
 use chrono::{DateTime, NaiveDateTime, NaiveTime, Utc};
-use chrono_tz::{TZ_VARIANTS, Tz};
+use chrono_tz::TZ_VARIANTS;
+pub use chrono_tz::Tz;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;

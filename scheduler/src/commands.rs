@@ -185,17 +185,27 @@ fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {
         (None, Some(schedule)) => schedule.clone(),
         (None, None) => return Err(bad("give --cron or --schedule")),
     };
-    let (schedule, _) = args.clock.read(&when, args.key.as_deref(), now, zones).map_err(in_option)?;
+    let tz = args.clock.zone().map_err(in_option)?;
+    let after = args.after.as_deref().map(|text| parse_moment(text, tz, zones)).transpose();
+    let after = after.map_err(|error| bad(format!("--after: {error}")))?.unwrap_or(now);
+    let read = args.clock.read(&when, args.key.as_deref(), after, zones);
+    let (schedule, _) = read.map_err(|problem| match problem.column {
+        "schedule" if args.cron.is_some() => bad(format!("--cron: {}", problem.text)),
+        _ => in_option(problem),
+    })?;
     let spread = window(args.spread.as_deref(), args.key.as_deref().unwrap_or_default()).map_err(in_option)?;
     if let Some(spread) = &spread {
-        spread.check(schedule.shortest_interval_s()).map_err(bad)?;
+        let fits = spread.check_range().and_then(|()| spread.check_fit(schedule.shortest_interval_s()));
+        fits.map_err(|problem| bad(format!("--spread: {problem}")))?;
     }
-    let after = args.after.as_deref().map(|text| parse_moment(text, schedule.tz, zones)).transpose();
-    let after = after.map_err(|error| bad(format!("--after: {error}")))?.unwrap_or(now);
     let default = if std::io::stdout().is_terminal() { Format::Table } else { Format::Lines };
     let format = args.format.unwrap_or(default);
     let shown = next::show(&schedule, spread.as_ref(), after, args.count, format, zones);
-    if shown.is_empty() { Ok(()) } else { print(shown) }
+    if shown.is_empty() {
+        eprintln!("the schedule has no firing after {}", listing::instant(after));
+        return Ok(());
+    }
+    print(shown)
 }
 
 fn in_option(problem: Problem) -> CommandError {

@@ -110,8 +110,9 @@ pub fn read_jobs(
     let is_known = |column: &&str| COLUMNS.contains(column) || MORE_COLUMNS.contains(column);
     let unknown = header.iter().filter(|column| !is_known(column)).count();
     if unknown > 0 {
+        let columns = if unknown == 1 { "column has an unknown name" } else { "columns have unknown names" };
         return Err(vec![format!(
-            "{name}, line 1: {unknown} columns have unknown names: allowed are {},{}",
+            "{name}, line 1: {unknown} {columns}: allowed are {},{}",
             COLUMNS.join(","),
             MORE_COLUMNS.join(",")
         )]);
@@ -208,6 +209,7 @@ fn discreet(problem: Problem, schedule: &str) -> (&'static str, String) {
                 .into()
         }
         "max_runs" => "expected a whole number from 1 on".into(),
+        // Only intervals are left.
         _ => "expected an interval, such as `90s`, `30m` or `2h`".into(),
     };
     (problem.column, expected)
@@ -298,6 +300,9 @@ pub async fn import(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::missed::{Many, MissedRule};
+    use punctual_core::spread::Spread;
+    use punctual_core::zone::Tz;
 
     const HEADER: &str = "customer,phone,kind,priority,schedule,template\n";
 
@@ -350,6 +355,62 @@ mod tests {
             assert!(found[0].starts_with(expected), "{}", found[0]);
             assert!(!found[0].contains("7700"), "{}", found[0]);
         }
+    }
+
+    #[test]
+    fn a_row_can_say_all_that_a_timetable_has() {
+        let file = "customer,tz,phone,kind,priority,schedule,template,spread,missed,until_local,end_at,max_runs,dst_repeat\n\
+                    00123,Asia/Kathmandu,+447700900123,bill,bulk,cron H 9 L * *,Due,30m,all,20:00,2027-06-30T12:00,6,both\n\
+                    c-2,,+447700900123,bill,urgent,every 24h,Due,,,,,,\n";
+        let specs = read_jobs("r.csv", file.as_bytes(), "bank", now(), &Zones::embedded()).unwrap();
+        let spec = &specs[0];
+        assert_eq!(spec.key.as_str(), "bank/00123/bill");
+        let text = spec.schedule.to_string();
+        assert!(
+            text.ends_with("(H 9 L * *), Asia/Kathmandu, repeat both, until 2027-06-30T06:15:00Z, at most 6 runs"),
+            "{text}"
+        );
+        assert_eq!(spec.spread, Some(Spread { key: "00123".into(), window_s: 1_800 }));
+        assert_eq!(spec.missed.many, Many::All);
+        assert_eq!(spec.missed.start.to_string(), "until 20:00");
+        assert_eq!((&specs[1].spread, specs[1].missed), (&None, MissedRule::default()));
+        assert_eq!(specs[1].schedule.tz, Tz::UTC);
+    }
+
+    #[test]
+    fn a_problem_of_a_timetable_names_its_column() {
+        let header = "customer,phone,kind,priority,schedule,template,tz,spread,missed,start_within,until_local,max_runs,start_at\n";
+        for (cells, expected) in [
+            ("normal,cron 0 9 * * *,Due,Asia/Calcuta,,,,,,", "column tz: expected an IANA name"),
+            ("normal,cron 0 9 * * *,Due,,2d,,,,,", "column spread: spread: a spread window of 172800 s is longer than"),
+            ("normal,cron 0 9 * * *,Due,,half,,,,,", "column spread: expected an interval"),
+            ("urgent,cron 0 9 * * *,Due,,30m,,,,,", "column spread: spread: urgent jobs are never spread"),
+            (
+                "normal,cron 0 9 * * *,Due,,,some,,,,",
+                "column missed: a rule for missed firings is `latest`, `all` or `none`",
+            ),
+            ("normal,cron 0 9 * * *,Due,,,,5s,,,", "column start_within: missed: start_within_s 5 is too short"),
+            ("normal,cron 0 9 * * *,Due,,,,2h,20:00,,", "column until_local: start_within is there as well"),
+            ("normal,cron 0 9 * * *,Due,,,,,8pm,,", "column until_local: a time of day is hours and minutes"),
+            ("normal,cron 0 9 * * *,Due,,,,,,0,", "column max_runs: expected a whole number from 1 on"),
+            ("normal,cron 0 9 * * *,Due,,,,,,many,", "column max_runs: expected a whole number from 1 on"),
+            ("normal,cron 0 9 * * *,Due,,,,,,,soon", "column start_at: expected an instant or a wall time"),
+            ("normal,at 2026-12-05T09:00,Due,,,,,,,2027-01-01T00:00", "column schedule: has no firing left"),
+        ] {
+            let file = format!("{header}c-1,+447700900123,bill,{cells}\n");
+            let found = read_jobs("r.csv", file.as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err();
+            assert!(found[0].starts_with(&format!("r.csv, line 2, {expected}")), "{cells}: {}", found[0]);
+        }
+    }
+
+    #[test]
+    fn a_column_with_an_unknown_name_is_not_passed_over_in_silence() {
+        let file = "customer,phone,kind,priority,schedule,template,timezone\nc-1,+447700900123,bill,normal,every 24h,Due,Asia/Kolkata\n";
+        let found = read_jobs("r.csv", file.as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err();
+        assert!(
+            found[0].starts_with("r.csv, line 1: 1 column has an unknown name: allowed are customer,"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub fn show(
 ) -> String {
     let offset = spread.map_or(TimeDelta::zero(), Spread::offset);
     let shown = preview(schedule, after, count, zones);
+    if shown.is_empty() {
+        return String::new();
+    }
     match format {
         Format::Lines => {
             let due = shown.iter().filter_map(|line| line.at).map(|at| instant(at + offset));

@@ -6,7 +6,7 @@ use punctual_core::deadline::{StartRule, parse_time_of_day};
 use punctual_core::missed::{Many, MissedRule};
 use punctual_core::schedule::{Anchor, DstGap, DstRepeat, Schedule, ScheduleText, parse_interval};
 use punctual_core::spread::Spread;
-use punctual_core::zone::Zones;
+use punctual_core::zone::{Tz, Zones, parse_name};
 
 /// On whose clock, within which bounds.
 #[derive(Clone, Debug, Default, Args)]
@@ -89,6 +89,15 @@ impl Problem {
 }
 
 impl ClockText {
+    /// The zone.
+    ///
+    /// # Errors
+    /// What a name looks like.
+    pub fn zone(&self) -> Result<Tz, Problem> {
+        let tz = self.tz.as_deref().map(parse_name).transpose();
+        tz.map(|tz| tz.unwrap_or(Tz::UTC)).map_err(|error| Problem::quoting("tz", error))
+    }
+
     /// Reads a schedule; `key` chooses the values of hashed fields.
     ///
     /// # Errors

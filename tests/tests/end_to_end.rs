@@ -1,14 +1,19 @@
 //! The programs as their users start them, on the local stack: real processes, real DynamoDB and SQS calls.
 
-use chrono::DateTime;
+use chrono::{DateTime, TimeDelta};
 use punctual_core::aws::Names;
-use punctual_core::job::JobKey;
+use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::due::{DueBucket, Minute};
+use punctual_core::job::{Job, JobKey, JobSpec, Timetable};
 use punctual_core::message::Message;
-use punctual_core::ports::Ports;
+use punctual_core::ports::{Create, Ports};
 use punctual_core::priority::Priority;
-use punctual_core::run::{RunId, RunKey, RunStatus};
+use punctual_core::run::{RunId, RunKey, RunStatus, SkipReason};
+use punctual_core::schedule::ScheduleText;
+use punctual_core::zone::Zones;
 use punctual_localstack::multicall::{SCHEDULER, WORKER};
 use punctual_localstack::stack::{AcceptedMessage, Stack, StackConfig};
+use punctual_tests::reminder;
 use std::collections::BTreeSet;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -147,6 +152,89 @@ async fn a_file_with_a_bad_row_imports_nothing() {
 }
 
 #[tokio::test]
+async fn a_job_is_made_on_the_customers_clock_and_shown_so() {
+    let local = Local::start();
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let add = ["jobs", "add", "--id", "c-1/bill", "--to", "+447700900123", "--text", "Due", "--tz", "Asia/Kathmandu"];
+    let timetable = ["--schedule", "cron H 9 L * *", "--start-at", "2028-02-01T00:00", "--spread", "30m"];
+    let rules = ["--spread-key", "c-10001", "--max-runs", "12", "--missed", "all", "--start-within", "30s"];
+    let add = [&add[..], &timetable, &rules].concat();
+    let added = local.punctual(&add).await;
+    let said = String::from_utf8_lossy(&added.stdout).into_owned();
+    // 9:25 in Kathmandu is 3:40 in UTC; the window adds 1171 s.
+    assert!(
+        said.contains("due at 2028-02-29T03:59:31Z, 2028-02-29 09:25:00 in Asia/Kathmandu"),
+        "{said}{}",
+        stderr(&added)
+    );
+    assert!(
+        said.contains("cron 25 9 L * * (H 9 L * *), Asia/Kathmandu, from 2028-01-31T18:15:00Z, at most 12 runs"),
+        "{said}"
+    );
+    assert!(one_line(&added).contains("warning: start_within_s 30 is tight"), "{}", stderr(&added));
+    let again = local.punctual(&add).await;
+    assert!(String::from_utf8_lossy(&again.stdout).contains("there already, the same"), "{}", stderr(&again));
+    let listed = local.punctual(&["jobs", "list", "--json"]).await;
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("one JSON object");
+    assert_eq!(listed["next_wall"], "2028-02-29T09:25:00");
+    assert_eq!((&listed["runs_left"], &listed["tz"]), (&12.into(), &"Asia/Kathmandu".into()));
+    let urgent = [&add[..], &["--priority", "urgent"]].concat();
+    let refused = local.punctual(&urgent).await;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(one_line(&refused).contains("urgent jobs are never spread"), "{}", stderr(&refused));
+    local.stack.stop().await;
+}
+
+// As if all schedulers had been down from a minute after the job was made until now.
+#[tokio::test]
+async fn an_outage_is_one_late_run_and_one_row_for_the_others() {
+    let local = Local::start();
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let ports = local.ports("punctual").await;
+    let now = SystemClock::new().now();
+    let made_at = now - TimeDelta::minutes(49);
+    let zones = Zones::embedded();
+    let shards = ports.control.shards().await.expect("the store answers").expect("it is set up");
+    let text = ScheduleText {
+        when: "cron * * * * *",
+        tz: Some("Australia/Lord_Howe"),
+        max_runs: Some(1_000),
+        ..ScheduleText::default()
+    };
+    let (schedule, _) = text.read(made_at, &zones).expect("a valid schedule");
+    let spec = JobSpec { schedule, ..reminder("c-1/bill", "every 24h") };
+    let world = Timetable { shards: &shards, zones: &zones };
+    let mut job = Job::create(spec, made_at, &world, None, "made".into(), "test").expect("a valid job");
+    let shard = job.due_bucket.expect("it is due").shard;
+    job.due_bucket = Some(DueBucket { minute: Minute::of(now), shard });
+    assert_eq!(ports.jobs.create(&job).await, Ok(Create::Created));
+    let first = job.next_scheduled_at.expect("it is due");
+    let mut scheduler = start(&mut local.command(SCHEDULER, &["dispatch"]));
+    let at_present = async || {
+        let mut jobs = ports.jobs.get_many(std::slice::from_ref(&job.spec.key)).await.expect("the store answers");
+        jobs.remove(&job.spec.key).and_then(|read| read.job().cloned()).expect("the job is there")
+    };
+    eventually("nothing is owed", || async { at_present().await.next_scheduled_at > Some(now) }).await;
+    scheduler.kill().await.expect("it runs");
+    let row = ports.runs.list(&job.spec.key, 10).await.expect("the store answers").pop().expect("there is a row");
+    let range = row.range.expect("it stands for several");
+    assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Missed)));
+    assert_eq!(row.id.run_key, RunKey::scheduled(first));
+    assert_eq!(range.to - first, TimeDelta::minutes(i64::from(range.count) - 1));
+    let runs: Vec<_> =
+        local.messages("punctual-normal").iter().map(|body| Message::decode(body).expect("ours")).collect();
+    assert_eq!(runs[0].scheduled_at, range.to + TimeDelta::minutes(1), "the latest one is run");
+    let (job, fired) = (at_present().await, u32::try_from(runs.len()).expect("a few"));
+    assert_eq!(job.runs_left, Some(1_000 - range.count - fired));
+    let shown = job.next_scheduled_at.map(|at| zones.wall(job.spec.schedule.tz, at));
+    assert_eq!(job.next_wall, shown, "instant and wall time belong together");
+    let listed = local.punctual(&["runs", "list", "--tenant", "bank", "c-1/bill"]).await;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains(&format!("missed, {} firings up to", range.count)), "{listed}");
+    local.stack.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_missing_is_one_clear_line() {
     let no_region = bare(SCHEDULER, &["jobs", "list"]).output().await.expect("the program starts");
     assert_eq!(no_region.status.code(), Some(1));
@@ -229,12 +317,14 @@ async fn the_demo_keeps_its_promises_while_processes_die_and_logs_nothing_person
         ("due", 400),
         ("distinct_enqueued", 400),
         ("left_due", 0),
+        ("due_instants", 1),
         ("gateway_accepted", 400),
         ("gateway_sent_twice", 0),
         ("dead_letters", 0),
     ] {
         assert_eq!(number(name), expected, "{name}: {report}");
     }
+    assert!(number("zones") >= 12, "{report}");
     assert_eq!(number("gateway_repeats"), number("gateway_repeats_dropped"));
     assert_eq!(report["killed"].as_array().map(Vec::len), Some(2));
     let schedulers: Vec<u64> =
@@ -242,10 +332,13 @@ async fn the_demo_keeps_its_promises_while_processes_die_and_logs_nothing_person
     assert_eq!(schedulers.iter().sum::<u64>(), number("enqueued"));
 
     let reminders = include_bytes!("../../localstack/demo/reminders.csv");
-    let rows: Vec<csv::StringRecord> =
-        csv::Reader::from_reader(&reminders[..]).records().collect::<Result<_, _>>().expect("the demo's file is CSV");
-    let phones: BTreeSet<&str> = rows.iter().map(|row| &row[1]).collect();
-    let texts: BTreeSet<&str> = rows.iter().map(|row| &row[5]).filter(|text| text.chars().count() > 20).collect();
+    let mut reminders = csv::Reader::from_reader(&reminders[..]);
+    let header = reminders.headers().expect("the demo's file has a header").clone();
+    let rows: Vec<csv::StringRecord> = reminders.records().collect::<Result<_, _>>().expect("the demo's file is CSV");
+    let column = |name: &str| header.iter().position(|column| column == name).expect("the column is there");
+    let phones: BTreeSet<&str> = rows.iter().map(|row| &row[column("phone")]).collect();
+    let texts: BTreeSet<&str> =
+        rows.iter().map(|row| &row[column("template")]).filter(|text| text.chars().count() > 20).collect();
     assert!(phones.len() > 100 && texts.len() > 100, "{} phones, {} texts", phones.len(), texts.len());
     let mut bytes = 0;
     let written = std::fs::read_dir(&logs).expect("the logs are kept").map(|entry| entry.expect("readable").path());

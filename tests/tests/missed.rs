@@ -42,9 +42,7 @@ async fn town_after(minutes: u64, many: Many, plan: FaultPlan) -> Town {
 async fn work_off(town: &mut Town) -> bool {
     town.start_scheduler("s");
     let clock = town.clock.clone();
-    let done = town.until(600, |world| {
-        world.job(&key()).is_some_and(|job| job.next_scheduled_at > Some(clock.now()))
-    });
+    let done = town.until(600, |world| world.job(&key()).is_some_and(|job| job.next_scheduled_at > Some(clock.now())));
     done.await
 }
 
@@ -121,7 +119,8 @@ async fn fifty_missed_firings_are_fifty_runs_in_one_step_or_one_run_or_none() {
                 assert_eq!((rows, advances), (fifty(50, 49), vec![at(FIRST)]));
             }
         }
-        let reasons: BTreeSet<_> = town.world.rows().values().filter_map(|row| row.reason).map(|r| format!("{r:?}")).collect();
+        let reasons: BTreeSet<_> =
+            town.world.rows().values().filter_map(|row| row.reason).map(|r| format!("{r:?}")).collect();
         assert!(reasons.iter().all(|reason| *reason == format!("{:?}", SkipReason::Missed)), "{reasons:?}");
     }
 }
@@ -159,7 +158,10 @@ async fn a_row_that_covers_less_is_passed_no_further_than_it_goes() {
     for many in [Many::Latest, Many::None] {
         let mut town = town_after(9, many, FaultPlan::default()).await;
         let range = Some(SkippedRange { to: at(FIRST + 60 * 4), count: 5 });
-        put_row(&town, |row| (row.status, row.reason, row.range) = (RunStatus::Skipped, Some(SkipReason::Missed), range)).await;
+        put_row(&town, |row| {
+            (row.status, row.reason, row.range) = (RunStatus::Skipped, Some(SkipReason::Missed), range)
+        })
+        .await;
         assert!(work_off(&mut town).await);
         town.stop().await;
         check(&town.world, &many.to_string());
@@ -181,7 +183,10 @@ async fn a_run_that_a_worker_has_is_enqueued_again_and_the_range_begins_behind_i
     town.stop().await;
     check(&town.world, "open row");
     assert_eq!(enqueued(&town.world), [at(FIRST), at(FIRST + 60 * 9)]);
-    assert_eq!(ranges(&town.world), BTreeMap::from([(at(FIRST + 60), SkippedRange { to: at(FIRST + 60 * 8), count: 8 })]));
+    assert_eq!(
+        ranges(&town.world),
+        BTreeMap::from([(at(FIRST + 60), SkippedRange { to: at(FIRST + 60 * 8), count: 8 })])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +196,10 @@ async fn a_run_that_has_ended_keeps_its_row_and_the_range_begins_behind_it() {
     assert!(work_off(&mut town).await);
     town.stop().await;
     assert_eq!(town.world.row(&run_of(ID, at(FIRST))).map(|row| row.status), Some(RunStatus::Succeeded));
-    assert_eq!(ranges(&town.world), BTreeMap::from([(at(FIRST + 60), SkippedRange { to: at(FIRST + 60 * 9), count: 9 })]));
+    assert_eq!(
+        ranges(&town.world),
+        BTreeMap::from([(at(FIRST + 60), SkippedRange { to: at(FIRST + 60 * 9), count: 9 })])
+    );
 }
 
 /// Puts a row for the job's first firing there, as another process would have.

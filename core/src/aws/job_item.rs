@@ -134,7 +134,7 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         missed: item.missed.rule()?,
     };
     // Whatever wrote it: what is out of range would panic or never end where it is worked with.
-    spec.check().map_err(|e| e.to_string())?;
+    spec.check_ranges().map_err(|e| e.to_string())?;
     Ok(Job {
         spec,
         state: item.state,

@@ -26,7 +26,7 @@ use punctual_core::lease::LeaseId;
 use punctual_core::ports::Ports;
 use punctual_core::priority::Priority;
 use punctual_core::process::{EXIT_FAILED, EXIT_OK, print_line};
-use punctual_core::schedule::whole_second;
+use punctual_core::zone::Zones;
 use rand::{Rng, SeedableRng};
 use report::Expected;
 use std::collections::BTreeSet;
@@ -175,9 +175,9 @@ impl Demo {
         }
         self.say("waiting until every scheduler holds shards");
         self.wait_for_shards().await?;
-        // Long enough for the import on a slow machine: a job made after its instant would fire a day later.
-        let due_at = whole_second(self.clock.now() + TimeDelta::seconds(10 + self.args.jobs as i64 / 800));
-        reminders::write_csv(csv, self.args.jobs as usize, due_at)?;
+        let due_at = reminders::due_at(self.clock.now(), self.args.jobs);
+        // The rules that the processes use as well: `PUNCTUAL_TZDIR` is not passed on to them.
+        let zones = reminders::write_csv(csv, self.args.jobs as usize, due_at, &Zones::load(None)?)?;
         self.say("importing the reminders");
         self.launcher.punctual(&["jobs", "import", &csv.display().to_string()]).await?;
         if self.clock.now() >= due_at {
@@ -186,10 +186,12 @@ impl Demo {
                 self.args.jobs
             );
         }
-        self.say(&format!("{} reminders are due at {}", self.args.jobs, due_at.format("%H:%M:%S UTC")));
+        let due = due_at.format("%H:%M:%S UTC");
+        self.say(&format!("{} reminders are due at {due}, on the clocks of {zones} zones", self.args.jobs));
         self.watch(began, due_at).await?;
         let mut report = Report {
             jobs: self.args.jobs,
+            zones,
             due: self.args.jobs,
             left_due: self.left_due(began).await?,
             ..Report::default()

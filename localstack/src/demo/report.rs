@@ -4,6 +4,7 @@ use super::ledger::Book;
 use crate::gateway::{Arrival, GatewayStats};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// What may be seen in a demo that keeps its promises.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +22,12 @@ pub(super) struct Expected {
 pub struct Report {
     /// Jobs imported.
     pub jobs: u64,
+    /// Time zones on whose clocks they are due.
+    pub zones: u64,
     /// Runs that became due.
     pub due: u64,
+    /// Distinct instants at which the runs that reached the gateway were due.
+    pub due_instants: u64,
     /// Messages that the queues accepted.
     pub enqueued: u64,
     /// Distinct runs among them.
@@ -132,6 +137,8 @@ impl Report {
         self.gateway_peak_per_s = stats.peak_per_s;
         let lag = |arrival: &Arrival| Some(arrival.arrived_at - scheduled_at(&arrival.reference)?);
         self.start_lag_ms = Percentiles::of(arrivals.iter().filter_map(lag));
+        let instants: BTreeSet<_> = arrivals.iter().filter_map(|arrival| scheduled_at(&arrival.reference)).collect();
+        self.due_instants = instants.len() as u64;
     }
 
     /// Whether the promises were kept, and the lines that say so.
@@ -158,6 +165,8 @@ impl Report {
         let (due, accepted, distinct) = (self.due, self.gateway_accepted, self.distinct_enqueued);
         check(accepted != due, format!("{due} reminders were due, {accepted} reached the gateway"));
         check(distinct != due, format!("{due} runs were due, {distinct} distinct ones were enqueued"));
+        let instants = self.due_instants;
+        check(instants > 1, format!("the reminders were due at {instants} instants: a clock was read wrongly"));
         check(self.left_due > 0, format!("{} jobs are still due", self.left_due));
         check(self.dead_letters > 0, format!("{} dead letters", self.dead_letters));
         let (twice, explained) = (self.gateway_sent_twice, expected.may_be_sent_twice);
@@ -180,6 +189,7 @@ impl Report {
         let shares: Vec<String> = self.per_scheduler.iter().map(|n| self.share(*n)).collect();
         let mut lines = vec![
             format!("  jobs            {:>8}", self.jobs),
+            format!("  zones           {:>8}   customers' clocks; distinct instants {}", self.zones, self.due_instants),
             format!(
                 "  enqueued        {:>8}   distinct {}, left due {}",
                 self.enqueued, self.distinct_enqueued, self.left_due
@@ -261,6 +271,7 @@ mod tests {
             assert!(problem(&expected, |r| r.gateway_accepted = 11).contains("11 reached the gateway"));
             assert!(problem(&expected, |r| r.distinct_enqueued = 9).contains("9 distinct"));
             assert!(problem(&expected, |r| r.distinct_enqueued = 11).contains("11 distinct"));
+            assert!(problem(&expected, |r| r.due_instants = 2).contains("due at 2 instants"));
             assert!(problem(&expected, |r| r.left_due = 1).contains("1 jobs are still due"));
             assert!(problem(&expected, |r| r.dead_letters = 1).contains("1 dead letters"));
             assert!(problem(&expected, |r| r.gateway_sent_twice = 21).contains("21 reminders were sent twice"));
