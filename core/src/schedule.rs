@@ -17,7 +17,7 @@ pub use preview::{Line, Mark, Pass, preview};
 pub use text::{Anchor, ScheduleText, parse_instant, parse_interval, parse_moment};
 
 use crate::zone::{TzVersion, Zones, naive};
-use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -107,8 +107,10 @@ pub struct ScheduleError {
 }
 
 impl ScheduleError {
+    /// Control characters in what was found are shown as escapes, so that a refusal stays one line.
     fn in_schedule(problem: String) -> Self {
-        ScheduleError { part: "schedule", problem }
+        let shown = problem.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() });
+        ScheduleError { part: "schedule", problem: shown.collect() }
     }
 }
 
@@ -251,6 +253,9 @@ impl Schedule {
         ] {
             if at.is_some_and(|at| at.timestamp_subsec_nanos() != 0) {
                 return refused(part, format!("{what} has a fraction of a second: write whole seconds"));
+            }
+            if at.is_some_and(|at| !(0..=9_999).contains(&at.year())) {
+                return refused(part, format!("{what} is out of range: write a year of four digits"));
             }
         }
         match self.timing {

@@ -5,6 +5,7 @@
 
 use super::ScheduleError;
 use super::fields::{Fields, resolve};
+use crate::zone::CALENDAR_END;
 use chrono::DateTime;
 use std::collections::HashMap;
 use std::fmt;
@@ -29,10 +30,11 @@ impl CronExpression {
     /// # Errors
     /// Says which field, what was found, what is allowed, and what to write instead.
     pub fn read(text: &str, key: Option<&str>) -> Result<Self, ScheduleError> {
-        check_length(text)?;
-        match resolve(text, key).map_err(ScheduleError::in_schedule)? {
-            Some(resolved) => Self::stored(text.trim(), &resolved),
-            None => Self::stored(text.trim(), text.trim()),
+        check_length(text, "")?;
+        let written = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match resolve(&written, key).map_err(ScheduleError::in_schedule)? {
+            Some(resolved) => Self::stored(&written, &resolved),
+            None => Self::stored(&written, &written),
         }
     }
 
@@ -41,8 +43,8 @@ impl CronExpression {
     /// # Errors
     /// As [`CronExpression::read`].
     pub fn stored(written: &str, resolved: &str) -> Result<Self, ScheduleError> {
-        check_length(written)?;
-        check_length(resolved)?;
+        check_length(written, "")?;
+        check_length(resolved, ", with numbers in place of hashed fields,")?;
         Ok(Self { written: written.to_owned(), parsed: KNOWN.get(resolved)? })
     }
 
@@ -68,17 +70,18 @@ impl CronExpression {
 
     /// The first wall time after `wall` that matches; both in seconds of a clock that runs like UTC.
     pub(super) fn next_wall(&self, wall: i64) -> Option<i64> {
-        let wall = DateTime::from_timestamp(wall, 0)?;
+        // The crate knows the years from 1970 to 2100, and takes others for something else.
+        let wall = DateTime::from_timestamp(wall.max(-1), 0).filter(|wall| *wall < CALENDAR_END)?;
         self.parsed.either.iter().filter_map(|one| one.after(&wall).next()).min().map(|next| next.timestamp())
     }
 }
 
-fn check_length(text: &str) -> Result<(), ScheduleError> {
+fn check_length(text: &str, which: &str) -> Result<(), ScheduleError> {
     if text.len() <= LONGEST_CRON_BYTES {
         return Ok(());
     }
     Err(ScheduleError::in_schedule(format!(
-        "a cron expression of {} bytes is too long: {LONGEST_CRON_BYTES} are allowed",
+        "a cron expression{which} of {} bytes is too long: {LONGEST_CRON_BYTES} are allowed",
         text.len()
     )))
 }
@@ -109,7 +112,9 @@ impl Parsed {
         let refused = ScheduleError::in_schedule;
         let fields = Fields::parse(text).map_err(refused)?;
         if !fields.can_fire() {
-            return Err(refused(format!("`{text}` never fires: no month it names has such a day")));
+            return Err(refused(format!(
+                "`{text}` never fires: no month it names has such a day; `L` is the last day of each month"
+            )));
         }
         let parse = |one: &String| one.parse().map_err(|error| refused(format!("`{text}`: {error}")));
         let either = fields.for_the_crate().iter().map(parse).collect::<Result<_, _>>()?;

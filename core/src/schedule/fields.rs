@@ -103,11 +103,16 @@ impl Fields {
 
     /// Whether any month named has a day named.
     pub(super) fn can_fire(&self) -> bool {
+        self.either_day || self.has_date()
+    }
+
+    /// Whether the day-of-month field ever matches.
+    fn has_date(&self) -> bool {
         let has_day = |month: &u32| {
             let longest = if *month == 2 { 29 } else { days_of(*month) };
             self.last_day || self.days.iter().any(|day| *day <= longest)
         };
-        self.either_day || self.months.iter().any(has_day)
+        self.months.iter().any(has_day)
     }
 
     /// Seven-field expressions for the crate, in explicit numbers; a minute matches if any of them does.
@@ -132,7 +137,8 @@ impl Fields {
                 expressions.push(format!("{times} 29 2 {beside} {}", list(&leap, usize::MAX)));
                 expressions.push(format!("{times} 28 2 {beside} {}", list(&common, usize::MAX)));
             }
-        } else {
+        } else if self.has_date() {
+            // Otherwise the crate would look for a 30 February up to the end of its calendar, again and again.
             expressions.push(format!("{times} {} {months} {beside} *", list(&self.days, 31)));
         }
         if self.either_day {

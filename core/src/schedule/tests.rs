@@ -133,6 +133,12 @@ fn what_cannot_be_read_is_refused_with_advice() {
         ("at 2026-12-05", "is no moment"),
         ("at 2026-12-05T09:00:00.5Z", "whole seconds"),
         ("daily", "is not a schedule"),
+        ("0 9 * * 1-5", "write `cron 0 9 * * 1-5`"),
+        ("@daily", "write `cron @daily`"),
+        ("cron(0 9 * * ? *)", "write `0 9 * * *`"),
+        ("rate(5 minutes)", "write an interval such as `every 5m`"),
+        ("at +99999-01-01T00:00", "write a year of four digits"),
+        ("every 24h from -99999-01-01T00:00", "write a year of four digits"),
         ("", "is not a schedule"),
     ] {
         let error = Schedule::parse(text, now()).unwrap_err().to_string();
@@ -140,6 +146,25 @@ fn what_cannot_be_read_is_refused_with_advice() {
     }
     let long = format!("cron {}", "1,".repeat(200));
     assert!(Schedule::parse(&long, now()).unwrap_err().to_string().contains("400 bytes is too long: 256 are allowed"));
+}
+
+#[test]
+fn blanks_between_fields_do_not_make_another_expression() {
+    let read = |text| CronExpression::read(text, None).unwrap();
+    assert_eq!(read(" 0\t9  * *\n1-5 "), read("0 9 * * 1-5"));
+    let error = CronExpression::read("0\r9\u{1b}[31m * *", None).unwrap_err().to_string();
+    assert!(!error.contains(char::is_control) && error.contains("\\u{1b}"), "{error}");
+}
+
+#[test]
+fn the_calendar_begins_in_1970_and_ends_with_2100() {
+    let zones = Zones::embedded();
+    let daily = read(&in_zone("cron 0 9 * * *", "UTC"));
+    assert_eq!(firings(&daily, "1901-01-01T00:00:00Z", 1), ["1970-01-01T09:00:00Z"]);
+    assert_eq!(daily.next_after(at("2100-12-31T09:00:00Z"), &zones), None);
+    for end in [DateTime::<Utc>::MAX_UTC, DateTime::<Utc>::MIN_UTC] {
+        assert_eq!(daily.next_after(end, &zones).is_some(), end < now());
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Schedules as people write them, in files and on command lines.
 
+use super::dialects;
 use super::{CronExpression, DstGap, DstRepeat, Firing, Schedule, ScheduleError, Timing, whole_second};
 use crate::zone::{self, Zones};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
@@ -91,13 +92,7 @@ impl ScheduleText<'_> {
                 Timing::Every { interval_s, anchor }
             }
             "cron" => Timing::Cron(CronExpression::read(rest, self.key)?),
-            _ => {
-                return Err(ScheduleError::in_schedule(format!(
-                    "`{}` is not a schedule: write `at 2026-12-05T09:00`, `every 24h`, `every 24h from \
-                     2026-12-05T09:00:00Z` or `cron 0 9 * * *`",
-                    shorten(text)
-                )));
-            }
+            _ => return Err(ScheduleError::in_schedule(no_schedule(text))),
         };
         schedule.check()?;
         Ok((schedule, anchored))
@@ -142,6 +137,24 @@ pub fn parse_instant(text: &str) -> Result<DateTime<Utc>, ScheduleError> {
             shorten(text)
         ))
     })
+}
+
+fn no_schedule(text: &str) -> String {
+    let shown = shorten(text);
+    let is_cron = |text: &str| CronExpression::read(text, Some("any")).is_ok();
+    if is_cron(text) {
+        return format!("`{shown}` lacks the word before it: write `cron {shown}`");
+    }
+    if text.starts_with("cron(") {
+        return dialects::count_advice(&shown, &[]);
+    }
+    if text.starts_with("rate(") {
+        return format!("`{shown}` is another service's form: write an interval such as `every 5m`");
+    }
+    format!(
+        "`{shown}` is not a schedule: write `at 2026-12-05T09:00`, `every 24h`, `every 24h from 2026-12-05T09:00:00Z` or \
+         `cron 0 9 * * *`"
+    )
 }
 
 fn no_moment(text: &str) -> ScheduleError {
