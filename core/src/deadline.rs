@@ -77,7 +77,8 @@ impl fmt::Display for StartRule {
 /// # Errors
 /// Says what one looks like.
 pub fn parse_time_of_day(text: &str) -> Result<NaiveTime, String> {
-    let is_plain = text.len() == 5 && text.as_bytes()[2] == b':';
+    let is_plain =
+        text.len() == 5 && text.bytes().enumerate().all(|(n, b)| if n == 2 { b == b':' } else { b.is_ascii_digit() });
     let time = is_plain.then(|| NaiveTime::parse_from_str(text, "%H:%M").ok()).flatten();
     time.ok_or_else(|| "a time of day is hours and minutes, from `00:00` to `23:59`, such as `20:00`".into())
 }
@@ -131,7 +132,7 @@ mod tests {
             assert_eq!(StartRule::WithinS(s).check(), Ok(()));
             assert_eq!(StartRule::WithinS(s).warning().is_some(), is_tight, "{s}");
         }
-        for text in ["24:00", "8", "8:00", "20:00:00", "20.00", "", "é0:00", "ab:cd"] {
+        for text in ["24:00", "8", "8:00", " 1:30", "20:00:00", "20.00", "", "é0:00", "ab:cd"] {
             assert!(parse_time_of_day(text).is_err(), "{text}");
         }
     }

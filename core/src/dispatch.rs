@@ -6,7 +6,7 @@
 use crate::due::DueBucket;
 use crate::job::{Advanced, Job, JobState, Timetable};
 use crate::message::{MESSAGE_VERSION, Message};
-use crate::missed::{self, MOST_OWED, Owed, Ruling};
+use crate::missed::{self, MOST_IN_ONE_STEP, Owed, Ruling};
 use crate::priority::Priority;
 use crate::run::{RunKey, SkipReason, SkippedRange};
 use crate::schedule::Firing;
@@ -28,13 +28,22 @@ pub enum Decision {
         /// The oldest first, at least one.
         runs: Vec<DueRun>,
     },
-    /// Write the row of the first run as skipped, then advance. What the row says when it is not free: [`after_skip`].
+    /// Write the rows of these runs as skipped, in order, then advance behind the last one that has its row.
     Skip {
         /// Why.
         reason: SkipReason,
-        /// The firings that the row stands for, if there are several.
-        range: Option<SkippedRange>,
-        /// To which queue the run goes if its row is open.
+        /// To which queue a run goes whose row is open.
+        priority: Priority,
+        /// The oldest first, at least one.
+        runs: Vec<DueRun>,
+    },
+    /// Write the row of the first run as skipped, for all of a range, then advance. If it is there already: [`after_skip`].
+    Coalesce {
+        /// Why.
+        reason: SkipReason,
+        /// The firings that the row stands for.
+        range: SkippedRange,
+        /// To which queue the first run goes if its row is open.
         priority: Priority,
         /// What would have been enqueued.
         first: DueRun,
@@ -74,18 +83,28 @@ pub fn decide(job: &Job, bucket: DueBucket, now: DateTime<Utc>, world: &Timetabl
     };
     match missed::rule(job.spec.missed.many, &owed.owed, owed.more, now) {
         Ruling::Fire(count) => Decision::Fire { priority, runs: (0..count).map(run).collect() },
-        Ruling::Skip(count, reason) => {
+        Ruling::Skip(count, reason) => Decision::Skip { reason, priority, runs: (0..count).map(run).collect() },
+        Ruling::Coalesce(count, reason) => {
             let last = count - 1;
-            let range = (count > 1).then(|| SkippedRange { to: owed.firings[last].at, count: count as u32 });
-            Decision::Skip { reason, range, priority, first: run(0), to: owed.after(job, last, now, world) }
+            let range = SkippedRange { to: owed.firings[last].at, count: count as u32 };
+            Decision::Coalesce { reason, range, priority, first: run(0), to: owed.after(job, last, now, world) }
         }
     }
 }
 
+/// Whether more than one firing of a job is due at `now`: then deciding may take a thousand times as long.
+pub fn is_backlog(job: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> bool {
+    let left = job.runs_left.map(|left| left.saturating_sub(1));
+    let following = job.next().and_then(|first| job.following(&first, left, world.zones));
+    job.state == JobState::Active && following.is_some_and(|next| job.spec.due_at(&next) <= now)
+}
+
 /// Where a job goes whose skip found a row that stands for `range` already: behind what that row covers, no further.
 pub fn after_skip(job: &Job, range: SkippedRange, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
-    let wall = job.next_wall.map(|_| world.zones.wall(job.spec.schedule.tz, range.to));
-    job.after_firings(&Firing { at: range.to, wall }, range.count, now, world)
+    // The row may be by a copy with other zone rules: firings are counted, so that no wall time of it fires again.
+    let following = |firing: &Firing| job.following(firing, None, world.zones);
+    let last = std::iter::successors(job.next(), following).take(range.count as usize).last();
+    job.after_firings(&Firing { at: range.to, wall: last.and_then(|last| last.wall) }, range.count, now, world)
 }
 
 /// The firings of a job that are due and not done with.
@@ -107,7 +126,7 @@ impl Owing {
             let following = job.following(&firings[firings.len() - 1], left, world.zones);
             let due = following.map(|firing| (firing, job.spec.due_at(&firing))).filter(|(_, due_at)| *due_at <= now);
             match due {
-                Some((firing, due_at)) if firings.len() < MOST_OWED => {
+                Some((firing, due_at)) if firings.len() < MOST_IN_ONE_STEP => {
                     firings.push(firing);
                     owed.push(owe(due_at));
                 }
@@ -219,14 +238,16 @@ mod tests {
             assert_eq!((run.message.scheduled_at, next_at(&run.to)), (nominal, nominal + TimeDelta::minutes(1)));
         }
         let mut job = minutely(&world, Many::Latest);
-        let Decision::Skip { reason, range, first, to, .. } = world.decide(&job, NOW) else { panic!() };
-        assert_eq!(range, Some(SkippedRange { to: at("2026-12-05T09:46:00Z"), count: 49 }));
+        assert!(is_backlog(&job, at(NOW), &world.timetable()));
+        let Decision::Coalesce { reason, range, first, to, .. } = world.decide(&job, NOW) else { panic!() };
+        assert_eq!(range, SkippedRange { to: at("2026-12-05T09:46:00Z"), count: 49 });
         assert_eq!((reason, first.message.scheduled_at, next_at(&to)), (SkipReason::Missed, at(NEXT), at(NOW)));
         job.advance(&to);
+        assert!(!is_backlog(&job, at(NOW), &world.timetable()));
         let Decision::Fire { runs, .. } = world.decide(&job, NOW) else { panic!() };
         assert_eq!(runs.iter().map(|run| run.message.scheduled_at).collect::<Vec<_>>(), [at(NOW)]);
-        let Decision::Skip { range, to, .. } = world.decide(&minutely(&world, Many::None), NOW) else { panic!() };
-        assert_eq!(range, Some(SkippedRange { to: at(NOW), count: 50 }));
+        let Decision::Coalesce { range, to, .. } = world.decide(&minutely(&world, Many::None), NOW) else { panic!() };
+        assert_eq!(range, SkippedRange { to: at(NOW), count: 50 });
         assert_eq!(next_at(&to), at("2026-12-05T09:48:00Z"));
     }
 
@@ -255,9 +276,9 @@ mod tests {
         let Decision::Fire { runs, .. } = world.decide(&job, "2026-12-05T03:30:01Z") else { panic!() };
         job.advance(&runs[0].to);
         assert_eq!(job.runs_left, Some(2));
-        let Decision::Skip { range, to, .. } = world.decide(&job, "2026-12-20T00:00:00Z") else { panic!() };
-        assert_eq!(range, None, "the second of three is skipped alone; there is no fourth");
-        job.advance(&to);
+        let Decision::Skip { runs, .. } = world.decide(&job, "2026-12-20T00:00:00Z") else { panic!() };
+        assert_eq!(runs.len(), 1, "the second of three is skipped alone; there is no fourth");
+        job.advance(&runs[0].to);
         assert_eq!((job.runs_left, job.next_scheduled_at), (Some(1), Some(at("2026-12-07T03:30:00Z"))));
         let Decision::Fire { runs, .. } = world.decide(&job, "2026-12-20T00:00:00Z") else { panic!() };
         job.advance(&runs[0].to);
@@ -286,8 +307,8 @@ mod tests {
         let rule = MissedRule { many: Many::Latest, start: StartRule::WithinS(600) };
         let job = world.job(schedule, rule, spread, CREATED);
         assert!(matches!(world.decide(&job, "2026-12-05T09:29:31Z"), Decision::Fire { .. }));
-        let Decision::Skip { reason, range, .. } = world.decide(&job, "2026-12-05T09:29:32Z") else { panic!() };
-        assert_eq!((reason, range), (SkipReason::Deadline, None));
+        let Decision::Skip { reason, runs, .. } = world.decide(&job, "2026-12-05T09:29:32Z") else { panic!() };
+        assert_eq!((reason, runs.len()), (SkipReason::Deadline, 1));
     }
 
     #[test]

@@ -189,7 +189,7 @@ pub enum JobError {
     #[error("schedule: {0}")]
     Schedule(#[from] ScheduleError),
     /// The schedule has no firing left.
-    #[error("schedule: `{0}` has no firing left")]
+    #[error("schedule: `{0}` has no firing left: its time is over, its bounds leave none, or a clock change skips it")]
     Over(String),
     /// The retry rule is out of range.
     #[error("retry: {0}")]
@@ -253,7 +253,7 @@ impl JobSpec {
 
     /// What is allowed but probably not meant.
     pub fn warnings(&self) -> Vec<String> {
-        self.missed.start.warning().into_iter().collect()
+        self.missed.start.warning().into_iter().chain(self.schedule.warning()).collect()
     }
 
     /// When a firing should start.

@@ -13,11 +13,8 @@ use std::str::FromStr;
 /// Firings later than this were missed. A shard that changes hands makes a run late by less.
 pub const MISSED_AFTER: TimeDelta = TimeDelta::minutes(2);
 
-/// The most runs that one step fires.
-pub const MOST_FIRED: usize = 1_000;
-
-/// The most owed firings that one step looks at: a week of a job that fires every minute.
-pub const MOST_OWED: usize = 10_080;
+/// The most owed firings of one job that one step looks at, runs or skips.
+pub const MOST_IN_ONE_STEP: usize = 1_000;
 
 /// What happens when several firings of one job were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,21 +80,32 @@ pub struct Owed {
 pub enum Ruling {
     /// Run the first so many, each as a run of its own.
     Fire(usize),
-    /// Skip the first so many, for this reason, as one row.
+    /// Skip the first so many, for this reason, each with a row of its own.
     Skip(usize, SkipReason),
+    /// Skip the first so many, at least two, as one row.
+    Coalesce(usize, SkipReason),
 }
 
 /// Rules on a job's owed firings, the oldest first, at least one. `more` says that there are yet others behind them.
+///
+/// Where firings may be coalesced, none is run together with others: so only the oldest owed one can be in a queue already
+/// (its advance failed), and a row over several never covers a run that is on its way under another row.
 pub fn rule(many: Many, owed: &[Owed], more: bool, now: DateTime<Utc>) -> Ruling {
     let all = owed.len();
     let expired = owed.iter().take_while(|one| one.deadline.is_some_and(|deadline| now > deadline)).count();
     let is_missed = owed.first().is_some_and(|oldest| now - oldest.due_at > MISSED_AFTER);
+    let coalesce = |count, reason| match count {
+        1 => Ruling::Skip(1, reason),
+        _ => Ruling::Coalesce(count, reason),
+    };
     match many {
-        Many::None if is_missed => Ruling::Skip(all, SkipReason::Missed),
-        Many::Latest if is_missed && more => Ruling::Skip(all, SkipReason::Missed),
-        Many::Latest if is_missed && all > 1 && expired < all => Ruling::Skip(all - 1, SkipReason::Missed),
-        _ if expired > 0 => Ruling::Skip(expired, SkipReason::Deadline),
-        _ => Ruling::Fire(all.min(MOST_FIRED)),
+        Many::All if expired > 0 => Ruling::Skip(expired, SkipReason::Deadline),
+        Many::All => Ruling::Fire(all),
+        Many::None if is_missed => coalesce(all, SkipReason::Missed),
+        Many::Latest if is_missed && more => coalesce(all, SkipReason::Missed),
+        Many::Latest if is_missed && all > 1 && expired < all => coalesce(all - 1, SkipReason::Missed),
+        _ if expired > 0 => coalesce(expired, SkipReason::Deadline),
+        _ => Ruling::Fire(1),
     }
 }
 
@@ -123,15 +131,16 @@ mod tests {
         let now = 49 * 60; // next was 08:58, now it is 09:47
         let owed = owed(60, now, None);
         assert_eq!(rule(Many::All, &owed, false, at(now)), Ruling::Fire(50));
-        assert_eq!(rule(Many::Latest, &owed, false, at(now)), Ruling::Skip(49, SkipReason::Missed));
+        assert_eq!(rule(Many::Latest, &owed, false, at(now)), Ruling::Coalesce(49, SkipReason::Missed));
         assert_eq!(rule(Many::Latest, &owed[49..], false, at(now)), Ruling::Fire(1));
-        assert_eq!(rule(Many::None, &owed, false, at(now)), Ruling::Skip(50, SkipReason::Missed));
+        assert_eq!(rule(Many::None, &owed, false, at(now)), Ruling::Coalesce(50, SkipReason::Missed));
     }
 
     #[test]
     fn a_take_over_is_not_a_miss() {
         for many in [Many::All, Many::Latest, Many::None] {
-            assert_eq!(rule(many, &owed(60, 120, None), false, at(120)), Ruling::Fire(3), "{many}");
+            let at_once = if many == Many::All { 3 } else { 1 };
+            assert_eq!(rule(many, &owed(60, 120, None), false, at(120)), Ruling::Fire(at_once), "{many}");
             assert_eq!(rule(many, &owed(HOUR, 0, None), false, at(120)), Ruling::Fire(1), "{many}");
         }
         assert_eq!(rule(Many::None, &owed(HOUR, 0, None), false, at(121)), Ruling::Skip(1, SkipReason::Missed));
@@ -144,10 +153,10 @@ mod tests {
         let (owed, now) = (owed(HOUR, 5 * HOUR, Some(2 * HOUR)), at(5 * HOUR + 1));
         assert_eq!(rule(Many::All, &owed, false, now), Ruling::Skip(4, SkipReason::Deadline));
         assert_eq!(rule(Many::All, &owed[4..], false, now), Ruling::Fire(2));
-        assert_eq!(rule(Many::Latest, &owed, false, now), Ruling::Skip(5, SkipReason::Missed));
+        assert_eq!(rule(Many::Latest, &owed, false, now), Ruling::Coalesce(5, SkipReason::Missed));
         let late = at(9 * HOUR);
-        assert_eq!(rule(Many::Latest, &owed, false, late), Ruling::Skip(6, SkipReason::Deadline));
-        assert_eq!(rule(Many::None, &owed, false, late), Ruling::Skip(6, SkipReason::Missed));
+        assert_eq!(rule(Many::Latest, &owed, false, late), Ruling::Coalesce(6, SkipReason::Deadline));
+        assert_eq!(rule(Many::None, &owed, false, late), Ruling::Coalesce(6, SkipReason::Missed));
         // Late by less than a miss, but later than allowed.
         let tight = [Owed { due_at: at(0), deadline: Some(at(30)) }];
         assert_eq!(rule(Many::Latest, &tight, false, at(31)), Ruling::Skip(1, SkipReason::Deadline));
@@ -156,11 +165,11 @@ mod tests {
 
     #[test]
     fn an_outage_of_any_length_is_worked_off_in_bounded_steps() {
-        let now = 20_000 * 60;
-        let owed: Vec<Owed> = owed(60, now, None).into_iter().take(MOST_OWED).collect();
-        assert_eq!(rule(Many::All, &owed, true, at(now)), Ruling::Fire(MOST_FIRED));
-        assert_eq!(rule(Many::Latest, &owed, true, at(now)), Ruling::Skip(MOST_OWED, SkipReason::Missed));
-        assert_eq!(rule(Many::None, &owed, true, at(now)), Ruling::Skip(MOST_OWED, SkipReason::Missed));
+        let (now, all) = (20_000 * 60, MOST_IN_ONE_STEP);
+        let owed: Vec<Owed> = owed(60, now, None).into_iter().take(all).collect();
+        assert_eq!(rule(Many::All, &owed, true, at(now)), Ruling::Fire(all));
+        assert_eq!(rule(Many::Latest, &owed, true, at(now)), Ruling::Coalesce(all, SkipReason::Missed));
+        assert_eq!(rule(Many::None, &owed, true, at(now)), Ruling::Coalesce(all, SkipReason::Missed));
     }
 
     proptest! {
@@ -177,6 +186,7 @@ mod tests {
                 match rule(many, &owed[done..end], end < owed.len(), at(down)) {
                     Ruling::Fire(n) => { prop_assert!(n > 0); fired.extend(done..done + n); done += n; }
                     Ruling::Skip(n, _) => { prop_assert!(n > 0); done += n; }
+                    Ruling::Coalesce(n, _) => { prop_assert!(n > 1 && many != Many::All); done += n; }
                 }
                 prop_assert!(done <= owed.len());
             }

@@ -16,7 +16,7 @@ pub use cron::{CronExpression, LONGEST_CRON_BYTES};
 pub use preview::{Line, Mark, Pass, preview};
 pub use text::{Anchor, ScheduleText, parse_instant, parse_interval, parse_moment};
 
-use crate::zone::{TzVersion, Zones, naive};
+use crate::zone::{CALENDAR_END, TzVersion, Zones, naive};
 use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,9 @@ use walk::{Step, Walk};
 
 /// The shortest interval of an `every` schedule: the due index has a resolution of seconds, a bucket is a minute.
 pub const SHORTEST_INTERVAL_S: i64 = 60;
+
+/// The longest interval: whatever is longer fires once.
+pub const LONGEST_INTERVAL_S: i64 = 36_525 * 86_400;
 
 /// When a job is due.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,7 +155,11 @@ impl Schedule {
         let after = self.start_at.map_or(after, |start| after.max(start - TimeDelta::seconds(1)));
         let next = match &self.timing {
             Timing::At(at) => (*at > after).then_some(Firing { at: *at, wall: None }),
-            Timing::AtLocal(wall) => self.instants_of(*wall, zones).into_iter().find(|firing| firing.at > after),
+            Timing::AtLocal(wall) => {
+                // With a floor it has fired: only a second pass is left.
+                let fired = usize::from(floor.is_some());
+                self.instants_of(*wall, zones).into_iter().skip(fired).find(|firing| firing.at > after)
+            }
             Timing::Every { interval_s, anchor } => {
                 let at = if after < *anchor {
                     Some(*anchor)
@@ -161,7 +168,7 @@ impl Schedule {
                     let since = passed.checked_mul(*interval_s).and_then(TimeDelta::try_seconds);
                     since.and_then(|since| anchor.checked_add_signed(since))
                 };
-                at.map(|at| Firing { at, wall: None })
+                at.filter(|at| *at < CALENDAR_END).map(|at| Firing { at, wall: None })
             }
             Timing::Cron(cron) => {
                 let floor = floor.map(|wall| wall.and_utc().timestamp());
@@ -186,7 +193,8 @@ impl Schedule {
         instants.into_iter().filter_map(|at| firing(Step { at, wall: seconds })).collect()
     }
 
-    /// Where newer zone rules put the firing that asks for `wall` and stood at `old`; none when it has no place any more.
+    /// Where other zone rules put the firing that asks for `wall` and stood at `old`; none when it has no place any more.
+    /// A job that follows real time goes by `now` alone: each minute that the clock shows is a wall time of its own.
     pub fn placed_again(
         &self,
         wall: NaiveDateTime,
@@ -194,31 +202,31 @@ impl Schedule {
         now: DateTime<Utc>,
         zones: &Zones,
     ) -> Option<Firing> {
+        let cron = match &self.timing {
+            Timing::At(_) | Timing::Every { .. } => return None,
+            Timing::AtLocal(_) => None,
+            Timing::Cron(cron) if cron.is_wildcard() => return self.next_after(now, zones),
+            Timing::Cron(cron) => Some(cron),
+        };
         let in_bounds = |firing: &Firing| {
             self.start_at.is_none_or(|start| start <= firing.at) && self.end_at.is_none_or(|end| firing.at <= end)
         };
-        // Of two passes it is the one that it stood at.
-        let same = self.instants_of(wall, zones).into_iter().min_by_key(|firing| (firing.at - old).abs());
-        match &self.timing {
-            Timing::At(_) | Timing::Every { .. } => None,
-            Timing::AtLocal(_) => same.filter(in_bounds),
-            // It follows real time: what the clock shows before that wall time counts as well.
-            Timing::Cron(cron) if cron.is_wildcard() => {
-                let sooner = self.next_after(now, zones);
-                same.filter(in_bounds).into_iter().chain(sooner).min_by_key(|firing| firing.at)
-            }
-            Timing::Cron(_) => same.filter(in_bounds).or_else(|| {
-                let gap = zones.timeline(self.tz).after_gap(wall.and_utc().timestamp())?;
-                self.next_after(DateTime::from_timestamp(gap - 1, 0)?, zones)
-            }),
-        }
+        // Of two passes it is the next one to come, or else the one that it stood at.
+        let instants: Vec<Firing> = self.instants_of(wall, zones).into_iter().filter(in_bounds).collect();
+        let ahead = instants.iter().find(|firing| firing.at > now);
+        let same = ahead.or_else(|| instants.iter().min_by_key(|firing| (firing.at - old).abs())).copied();
+        same.or_else(|| {
+            cron?;
+            let gap = zones.timeline(self.tz).after_gap(wall.and_utc().timestamp())?;
+            self.next_after(DateTime::from_timestamp(gap - 1, 0)?, zones)
+        })
     }
 
     fn walk<'a>(&self, cron: &'a CronExpression, zones: &'a Zones) -> Walk<'a> {
         Walk { cron, gap: self.dst_gap, repeat: self.dst_repeat, timeline: zones.timeline(self.tz) }
     }
 
-    /// The shortest time between two firings where the clock runs evenly, in seconds; none when it fires once.
+    /// The shortest time between two firings where the clock runs evenly, in seconds; none when it fires once there.
     pub fn shortest_interval_s(&self) -> Option<i64> {
         match &self.timing {
             Timing::At(_) | Timing::AtLocal(_) => None,
@@ -230,7 +238,7 @@ impl Schedule {
     /// The zone rules that its firings follow from; none when they follow no clock.
     pub fn follows(&self, zones: &Zones) -> Option<TzVersion> {
         let has_clock = matches!(self.timing, Timing::AtLocal(_) | Timing::Cron(_));
-        has_clock.then(|| zones.version().clone())
+        has_clock.then(|| zones.version_of(self.tz).clone())
     }
 
     /// Checks what the type alone cannot: whole seconds, and numbers in range.
@@ -252,10 +260,12 @@ impl Schedule {
             ("end_at", "end_at", self.end_at),
         ] {
             if at.is_some_and(|at| at.timestamp_subsec_nanos() != 0) {
-                return refused(part, format!("{what} has a fraction of a second: write whole seconds"));
+                let problem =
+                    format!("{what} has a fraction of a second, or a leap second: write whole seconds, 00 to 59");
+                return refused(part, problem);
             }
-            if at.is_some_and(|at| !(0..=9_999).contains(&at.year())) {
-                return refused(part, format!("{what} is out of range: write a year of four digits"));
+            if at.is_some_and(|at| at.year() < 0 || at >= CALENDAR_END) {
+                return refused(part, format!("{what} is out of range: the calendar ends with the year 2100"));
             }
         }
         match self.timing {
@@ -263,11 +273,25 @@ impl Schedule {
                 "schedule",
                 format!("an interval of {interval_s}s is too short: the shortest is {SHORTEST_INTERVAL_S}s"),
             ),
+            Timing::Every { interval_s, .. } if interval_s > LONGEST_INTERVAL_S => refused(
+                "schedule",
+                format!(
+                    "an interval of {interval_s}s is too long: the longest is {LONGEST_INTERVAL_S}s, a hundred years"
+                ),
+            ),
             _ if self.max_runs == Some(0) => refused("max_runs", "max_runs 0 never fires: write 1 or more".into()),
             _ if self.start_at.zip(self.end_at).is_some_and(|(start, end)| end < start) => {
                 refused("end_at", "end_at is before start_at".into())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// What is allowed but probably not meant.
+    pub fn warning(&self) -> Option<String> {
+        match &self.timing {
+            Timing::Cron(cron) => cron.warning(),
+            _ => None,
         }
     }
 

@@ -21,6 +21,9 @@ pub const CALENDAR_END: DateTime<Utc> = DateTime::from_timestamp(4_133_980_800, 
 /// Whatever a rule repeats every year lasts longer than this.
 const RULE_STEP_S: i64 = 5 * 86_400;
 
+/// Zones had no rules before; data that says so would only be long to read.
+const EARLIEST_RULE: i64 = -5_000_000_000;
+
 /// A version of the zone rules, such as `2026f`. What is no version is older than every one that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TzVersion(String);
@@ -100,6 +103,7 @@ pub struct ZoneDataError(pub String);
 pub struct Zones {
     source: ZoneSource,
     version: TzVersion,
+    embedded: TzVersion,
     system: Option<(PathBuf, TzVersion)>,
     files: HashMap<&'static str, tz::TimeZone>,
     timelines: Vec<OnceLock<Timeline>>,
@@ -146,7 +150,7 @@ impl Zones {
         files: HashMap<&'static str, tz::TimeZone>,
     ) -> Self {
         let timelines = TZ_VARIANTS.iter().map(|_| OnceLock::new()).collect();
-        Zones { source, version, system, files, timelines }
+        Zones { source, version, embedded: embedded_version(), system, files, timelines }
     }
 
     /// Where the rules come from.
@@ -157,6 +161,11 @@ impl Zones {
     /// Which rules they are.
     pub fn version(&self) -> &TzVersion {
         &self.version
+    }
+
+    /// Which rules a zone has: those of the directory in use, or the embedded ones where it lacks the zone.
+    pub fn version_of(&self, tz: Tz) -> &TzVersion {
+        if self.files.contains_key(tz.name()) { &self.version } else { &self.embedded }
     }
 
     /// The system's directory and version, if it has one, used or not.
@@ -227,7 +236,7 @@ impl Timeline {
         let mut looked_at: Vec<i64> =
             zone.transitions().iter().flat_map(|t| [t.unix_leap_time() - 1, t.unix_leap_time()]).collect();
         if let Some(tz::timezone::TransitionRule::Alternate(_)) = zone.extra_rule() {
-            let mut at = last_known.unwrap_or(0);
+            let mut at = last_known.unwrap_or(0).max(EARLIEST_RULE);
             while at < CALENDAR_END.timestamp() {
                 at += RULE_STEP_S;
                 looked_at.push(at);
@@ -333,7 +342,11 @@ pub fn parse_name(text: &str) -> Result<Tz, String> {
         name.eq_ignore_ascii_case(&wanted)
             || name.rsplit_once('/').is_some_and(|(_, city)| city.eq_ignore_ascii_case(&wanted))
     };
-    let advice = match TZ_VARIANTS.iter().find(|tz| is_meant(tz.name())) {
+    let advice = match TZ_VARIANTS.iter().find(|tz| !tz.name().starts_with("Etc/GMT") && is_meant(tz.name())) {
+        // `Etc/GMT+5` is five hours behind, not ahead.
+        _ if wanted.to_ascii_uppercase().starts_with("GMT") || wanted.to_ascii_uppercase().starts_with("UTC") => {
+            "an offset does not say when clocks are changed: write an IANA name such as `Asia/Kolkata`, or `UTC`".into()
+        }
         Some(tz) => format!("write `{}`", tz.name()),
         None => "write an IANA name with its region, such as `Asia/Kolkata`, or `UTC`".into(),
     };

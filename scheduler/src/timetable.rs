@@ -122,7 +122,7 @@ impl ClockText {
         };
         let (schedule, anchor) = text.read(now, zones).map_err(|error| Problem::quoting(error.part, error.problem))?;
         if schedule.first(now, zones).is_none() {
-            let text = "has no firing left: its time is over, or its bounds leave none";
+            let text = "has no firing left: its time is over, its bounds leave none, or a clock change skips it";
             return Err(Problem::plain("schedule", text));
         }
         Ok((schedule, anchor))

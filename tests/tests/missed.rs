@@ -1,10 +1,12 @@
 //! What becomes of firings that an outage missed, by each rule, whatever goes wrong while they are worked off.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::deadline::StartRule;
 use punctual_core::due::Shards;
+use punctual_core::error::PortError;
 use punctual_core::job::{JobKey, JobSpec};
 use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
-use punctual_core::missed::Many;
+use punctual_core::missed::{Many, MissedRule};
 use punctual_core::ports::Put;
 use punctual_core::run::{RunRow, RunStatus, SkipReason, SkippedRange};
 use punctual_core::schedule::ScheduleText;
@@ -200,6 +202,45 @@ async fn a_run_that_has_ended_keeps_its_row_and_the_range_begins_behind_it() {
         ranges(&town.world),
         BTreeMap::from([(at(FIRST + 60), SkippedRange { to: at(FIRST + 60 * 9), count: 9 })])
     );
+}
+
+// Runs are sent on time, but for minutes no job can be advanced and no worker is there: what is in the queue by then has
+// no row. Then the rule falls due, and only then do workers come.
+#[tokio::test(start_paused = true)]
+async fn every_firing_has_one_account_even_if_it_was_sent_and_then_missed() {
+    for (many, start) in [
+        (Many::All, StartRule::Always),
+        (Many::All, StartRule::WithinS(200)),
+        (Many::Latest, StartRule::Always),
+        (Many::Latest, StartRule::WithinS(200)),
+        (Many::None, StartRule::Always),
+    ] {
+        let case = format!("{many}, {start}");
+        let plan = FaultPlan::default();
+        for nth in 1..=50 {
+            plan.add(Point::Nth("jobs.advance", nth), Fault::FailBefore(PortError::Temporary("injected".into())));
+        }
+        let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan.clone(), Arc::new(|ports| ports)).await;
+        town.add(JobSpec { missed: MissedRule { many, start }, ..minutely(many) }).await;
+        town.start_scheduler("s");
+        assert!(town.until(1_200, |_| plan.to_come().is_empty()).await, "{case}: the trouble does not end");
+        let clock = town.clock.clone();
+        let is_current = |world: &World| world.job(&key()).is_some_and(|job| job.next_scheduled_at > Some(clock.now()));
+        assert!(town.until(600, is_current).await, "{case}: not worked off");
+        assert!(town.clock.now() > at(FIRST) + TimeDelta::minutes(4), "{case}: it was a miss");
+        town.stop().await;
+        town.start_worker("w");
+        assert!(town.until(1_200, |world| world.waiting().is_empty()).await, "{case}");
+        town.stop().await;
+        let next = town.world.job(&key()).and_then(|job| job.next_scheduled_at).expect("the job goes on");
+        let skipped = ranges(&town.world);
+        for instant in (0..).map(|n| at(FIRST + 60 * n)).take_while(|instant| *instant < next) {
+            let covers = |(from, range): (&DateTime<Utc>, &SkippedRange)| *from <= instant && instant <= range.to;
+            let in_ranges = skipped.iter().filter(|one| covers(*one)).count();
+            let own = town.world.row(&run_of(ID, instant)).filter(|row| row.status != RunStatus::Skipped);
+            assert_eq!(in_ranges + usize::from(own.is_some()), 1, "{case}: {instant}, {skipped:?}, {own:?}");
+        }
+    }
 }
 
 /// Puts a row for the job's first firing there, as another process would have.

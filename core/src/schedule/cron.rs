@@ -4,7 +4,7 @@
 //! weekdays from Sunday = 1, takes a seconds field and asks for both day fields, so it is handed explicit numbers.
 
 use super::ScheduleError;
-use super::fields::{Fields, resolve};
+use super::fields::{Fields, resolve, warning};
 use crate::zone::CALENDAR_END;
 use chrono::DateTime;
 use std::collections::HashMap;
@@ -56,6 +56,11 @@ impl CronExpression {
     /// With numbers in place of hashed fields: what counts.
     pub fn resolved(&self) -> &str {
         &self.parsed.text
+    }
+
+    /// What is allowed but probably not meant.
+    pub fn warning(&self) -> Option<String> {
+        warning(self.resolved())
     }
 
     /// The shortest time between two firings where the clock runs evenly, in seconds.

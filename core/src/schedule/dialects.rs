@@ -30,20 +30,37 @@ pub(super) fn count_advice(text: &str, parts: &[&str]) -> String {
 }
 
 fn count_advice_for(parts: &[&str]) -> Option<String> {
-    let plain = |fields: &[&str]| fields.iter().map(|f| if *f == "?" { "*" } else { f }).collect::<Vec<_>>().join(" ");
-    match parts {
-        // A year comes last where `?` is known, or where it looks like one.
-        [five @ .., year] if parts.len() == 6 && (parts.contains(&"?") || is_year(year)) => {
-            Some(format!("leave out the year at the end and write `{}`", plain(five)))
-        }
-        [_, five @ ..] if parts.len() == 6 => {
-            Some(format!("leave out the seconds at the start and write `{}`", plain(five)))
-        }
-        [_, five @ .., _] if parts.len() == 7 => {
-            Some(format!("leave out the seconds at the start and the year at the end and write `{}`", plain(five)))
-        }
-        _ => None,
-    }
+    // Where `?` is known, one of the two day fields holds it: its place says which field is too many.
+    let knows_question = parts.contains(&"?");
+    let has_question = |places: [usize; 2]| places.iter().any(|place| parts.get(*place) == Some(&"?"));
+    let year_is_last = has_question([2, 4]) || !knows_question && parts.last().is_some_and(|last| is_year(last));
+    let (five, leave_out) = match parts {
+        [five @ .., _] if parts.len() == 6 && year_is_last => (five, "the year at the end"),
+        [_, five @ ..] if parts.len() == 6 => (five, "the seconds at the start"),
+        [_, five @ .., _] if parts.len() == 7 => (five, "the seconds at the start and the year at the end"),
+        _ => return None,
+    };
+    let plain: Vec<String> =
+        five.iter().map(|field| if *field == "?" { "*".into() } else { (*field).to_owned() }).collect();
+    let weekday = plain[4].clone();
+    let ours = if knows_question { from_sunday_one(&weekday)? } else { weekday.clone() };
+    let note = if ours == weekday { "" } else { "; weekdays are counted from Sunday = 0 here" };
+    Some(format!("leave out {leave_out} and write `{} {ours}`{note}", plain[..4].join(" ")))
+}
+
+/// Weekdays of a dialect that counts from Sunday = 1; none when they cannot be said in Unix cron.
+fn from_sunday_one(field: &str) -> Option<String> {
+    let item = |item: &str| {
+        let (range, step) =
+            item.split_once('/').map_or((item, String::new()), |(range, step)| (range, format!("/{step}")));
+        let day = |day: &str| match number(day) {
+            Some(day) => (1..=7).contains(&day).then(|| (day - 1).to_string()),
+            None => day.bytes().all(|b| b.is_ascii_alphabetic() || b == b'*').then(|| day.to_owned()),
+        };
+        let days: Option<Vec<String>> = range.split('-').map(day).collect();
+        days.map(|days| days.join("-") + &step)
+    };
+    field.split(',').map(item).collect::<Option<Vec<_>>>().map(|items| items.join(","))
 }
 
 fn is_year(text: &str) -> bool {

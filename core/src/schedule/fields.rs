@@ -209,6 +209,20 @@ pub(super) fn resolve(text: &str, key: Option<&str>) -> Result<Option<String>, S
     Ok(Some(resolved.join(" ")))
 }
 
+/// What is Unix cron but probably not meant: a step that comes to no second value.
+pub(super) fn warning(text: &str) -> Option<String> {
+    let parts = split(text).ok()?;
+    parts.iter().zip(&FIELDS).find_map(|(part, rule)| {
+        let steps = part.split(',').filter_map(|item| item.split_once('/').and_then(|(_, every)| number(every)));
+        let long = steps.max().filter(|step| *step > rule.highest - rule.lowest + 1)?;
+        Some(format!(
+            "step {long} of {} in `{text}` goes beyond its range {}-{} and starts anew in each: for an interval across it, \
+             write the schedule `every …`",
+            rule.name, rule.lowest, rule.highest
+        ))
+    })
+}
+
 fn hashed(item: &str, rule: &FieldRule, key: &str) -> Result<String, String> {
     let unreadable = || {
         format!(
@@ -231,6 +245,9 @@ fn hashed(item: &str, rule: &FieldRule, key: &str) -> Result<String, String> {
     };
     if from > to {
         return Err(backwards(rule, &from.to_string(), &to.to_string()));
+    }
+    if rule.name == WEEKDAY && to > rule.highest_hashed {
+        return Err(format!("weekday {to} in `{item}` would be Sunday twice: write 0-6"));
     }
     let choose = |n: u32| from + u32::try_from(pick(rule.hash, key, u64::from(n))).expect("a value below n fits");
     Ok(match every {

@@ -20,7 +20,7 @@ pub struct Line {
 pub enum Mark {
     /// Its wall time does not exist: it fires right after the gap.
     Moved {
-        /// How many other wall times of the gap fall together with it.
+        /// How many other wall times, of the gap or right behind it, fall together with it.
         together: usize,
     },
     /// Wall times that do not exist and do not fire.
@@ -48,7 +48,14 @@ pub fn preview(schedule: &Schedule, after: DateTime<Utc>, count: usize, zones: &
     let line = zones.timeline(schedule.tz);
     let count = schedule.max_runs.map_or(count, |most| count.min(most as usize));
     let mut lines = Vec::new();
-    let (mut since, mut next) = (after, schedule.next_after(after, zones));
+    // What is dropped before the schedule begins is nobody's loss.
+    let mut since = schedule.start_at.map_or(after, |start| after.max(start));
+    let mut next = schedule.next_after(after, zones);
+    if let (Timing::AtLocal(wall), None) = (&schedule.timing, next)
+        && line.after_gap(wall.and_utc().timestamp()).is_some_and(|gap| gap > after.timestamp())
+    {
+        return vec![Line { at: None, wall: *wall, mark: Some(Mark::Dropped { count: 1 }) }];
+    }
     for _ in 0..count {
         let Some(firing) = next else { break };
         if let Timing::Cron(cron) = &schedule.timing
@@ -90,7 +97,9 @@ fn mark(schedule: &Schedule, firing: &Firing, line: &Timeline) -> Option<Mark> {
     };
     if at + line.offset_at(at) != wall {
         let matches = cron.and_then(|cron| matches_in_gap(cron, line, line.index_at(at)));
-        return Some(Mark::Moved { together: matches.map_or(0, |(_, count)| count - 1) });
+        let shown = at + line.offset_at(at);
+        let is_own = cron.is_some_and(|cron| cron.next_wall(shown - 1) == Some(shown));
+        return Some(Mark::Moved { together: matches.map_or(0, |(_, count)| count - 1) + usize::from(is_own) });
     }
     let instants = line.instants_of(wall);
     if instants.len() < 2 {

@@ -95,6 +95,13 @@ fn what_cannot_be_read_is_refused_with_advice() {
             "cron 0 0 9 * * ? 2026",
             "has 7 fields: leave out the seconds at the start and the year at the end and write `0 9 * * *`",
         ),
+        (
+            "cron 0 0 9 ? * 2-6",
+            "leave out the seconds at the start and write `0 9 * * 1-5`; weekdays are counted from Sunday = 0 here",
+        ),
+        ("cron 0 9 ? * 2 *", "leave out the year at the end and write `0 9 * * 1`; weekdays"),
+        ("cron 0 9 ? * 6L *", "has 6 fields: write five fields"),
+        ("cron 30 0 9 * * MON 2027", "write `0 9 * * MON`"),
         ("cron 0 9 * *", "has 4 fields: write five fields, minute hour day-of-month month weekday"),
         ("cron", "has 0 fields"),
         (
@@ -137,8 +144,12 @@ fn what_cannot_be_read_is_refused_with_advice() {
         ("@daily", "write `cron @daily`"),
         ("cron(0 9 * * ? *)", "write `0 9 * * *`"),
         ("rate(5 minutes)", "write an interval such as `every 5m`"),
-        ("at +99999-01-01T00:00", "write a year of four digits"),
-        ("every 24h from -99999-01-01T00:00", "write a year of four digits"),
+        ("at +99999-01-01T00:00", "the calendar ends with the year 2100"),
+        ("at 2150-07-01T09:00", "the calendar ends with the year 2100"),
+        ("every 24h from -99999-01-01T00:00", "is out of range"),
+        ("every 40000d", "the calendar ends with the year 2100"),
+        ("every 40000d from 2026-12-05T09:00:00Z", "too long"),
+        ("at 2026-12-05T09:00:60", "a leap second"),
         ("", "is not a schedule"),
     ] {
         let error = Schedule::parse(text, now()).unwrap_err().to_string();
@@ -146,6 +157,16 @@ fn what_cannot_be_read_is_refused_with_advice() {
     }
     let long = format!("cron {}", "1,".repeat(200));
     assert!(Schedule::parse(&long, now()).unwrap_err().to_string().contains("400 bytes is too long: 256 are allowed"));
+}
+
+#[test]
+fn a_step_beyond_its_range_is_unix_but_worth_a_word() {
+    let warning = |when| read(&in_zone(when, "UTC")).warning();
+    assert!(warning("cron */90 * * * *").unwrap().contains("step 90 of minute"));
+    assert!(warning("cron 0 */36 * * *").unwrap().contains("write the schedule `every …`"));
+    for fine in ["cron */60 */24 */31 */12 */8", "cron */15 * * * *", "cron @daily", "every 90m"] {
+        assert_eq!(warning(fine), None, "{fine}");
+    }
 }
 
 #[test]
@@ -202,6 +223,7 @@ fn hashed_fields_give_a_key_its_own_values_for_ever() {
     for (when, advice) in [
         ("cron H(50-70) 9 * * *", "minute 70 is out of range 0-59 in field 1"),
         ("cron H(9-5) 9 * * *", "runs backwards"),
+        ("cron 0 9 * * H(0-7)", "write 0-6"),
         ("cron H5 9 * * *", "write `H`, `H(0-59)`, `H/2` or `H(0-59)/2` in field 1"),
         ("cron 0 9 H(5) * *", "write `H`, `H(1-28)`"),
         ("cron H/0 9 * * *", "step `0`"),
@@ -316,9 +338,15 @@ fn a_preview_marks_what_a_clock_change_moves_drops_and_repeats() {
     assert_eq!(moved, [("03-08T02:00".into(), Some(Mark::Moved { together: 1 })), ("03-09T02:00".into(), None)]);
     let skipped = ScheduleText { dst_gap: DstGap::Skip, ..new_york("cron 30 2 * * *") };
     assert_eq!(
-        marks(skipped, "2026-03-07T12:00:00Z", 1),
+        marks(skipped.clone(), "2026-03-07T12:00:00Z", 1),
         [("03-08T02:30".into(), Some(Mark::Dropped { count: 1 })), ("03-09T02:30".into(), None)]
     );
+    let coinciding = marks(new_york("cron 0 2,3 * * *"), "2026-03-07T12:00:00Z", 1);
+    assert_eq!(coinciding, [("03-08T02:00".into(), Some(Mark::Moved { together: 1 }))]);
+    let not_yet = ScheduleText { start_at: Some("2026-06-01T00:00"), ..skipped.clone() };
+    assert_eq!(marks(not_yet, "2026-03-01T00:00:00Z", 1), [("06-01T02:30".into(), None)]);
+    let never = ScheduleText { dst_gap: DstGap::Skip, ..new_york("at 2026-03-08T02:30") };
+    assert_eq!(marks(never, "2026-03-01T00:00:00Z", 1), [("03-08T02:30".into(), Some(Mark::Dropped { count: 1 }))]);
     let every_quarter = marks(new_york("cron */15 * * * *"), "2026-03-08T06:40:00Z", 2);
     assert_eq!(every_quarter[1], ("03-08T02:00".into(), Some(Mark::Dropped { count: 4 })));
     assert_eq!(

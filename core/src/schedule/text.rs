@@ -1,7 +1,9 @@
 //! Schedules as people write them, in files and on command lines.
 
 use super::dialects;
-use super::{CronExpression, DstGap, DstRepeat, Firing, Schedule, ScheduleError, Timing, whole_second};
+use super::{
+    CronExpression, DstGap, DstRepeat, Firing, LONGEST_CRON_BYTES, Schedule, ScheduleError, Timing, whole_second,
+};
 use crate::zone::{self, Zones};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
@@ -145,8 +147,8 @@ fn no_schedule(text: &str) -> String {
     if is_cron(text) {
         return format!("`{shown}` lacks the word before it: write `cron {shown}`");
     }
-    if text.starts_with("cron(") {
-        return dialects::count_advice(&shown, &[]);
+    if text.starts_with("cron(") && text.len() <= LONGEST_CRON_BYTES {
+        return dialects::count_advice(text, &[]);
     }
     if text.starts_with("rate(") {
         return format!("`{shown}` is another service's form: write an interval such as `every 5m`");

@@ -27,12 +27,13 @@ pub(super) struct Step {
 }
 
 impl Walk<'_> {
-    /// The first firing after `after` whose wall time is past `floor`. A wildcard job, and one that asks for both passes,
-    /// meets wall times again: they have no floor.
+    /// The first firing after `after` whose wall time is past `floor`, or is shown again by a job that asks for both passes.
+    /// A wildcard job follows real time and has no floor.
     pub(super) fn next(&self, after: i64, floor: Option<i64>) -> Option<Step> {
         let line = self.timeline;
-        let follows_walls = !self.cron.is_wildcard() && self.repeat != DstRepeat::Both;
-        let floor = floor.filter(|_| follows_walls).unwrap_or(i64::MIN);
+        let passed = floor.filter(|_| !self.cron.is_wildcard()).unwrap_or(i64::MIN);
+        // Below this no wall time is worth a look.
+        let floor = if self.repeat == DstRepeat::Both { i64::MIN } else { passed };
         let mut index = line.index_at(after);
         let mut offset = line.period(index)?.offset;
         // Nothing matches between `searched` and `wall`.
@@ -40,7 +41,7 @@ impl Walk<'_> {
         let mut wall = self.cron.next_wall(searched)?;
         loop {
             while wall - offset < line.end(index) {
-                if self.fires(index, wall) {
+                if self.fires(index, wall, passed) {
                     return Some(Step { at: wall - offset, wall });
                 }
                 searched = wall;
@@ -51,7 +52,7 @@ impl Walk<'_> {
             let (expected, opens) = (period.start + offset, period.start + period.offset);
             offset = period.offset;
             if expected < opens && wall < opens {
-                if !self.cron.is_wildcard() && self.gap == DstGap::NextValid {
+                if !self.cron.is_wildcard() && self.gap == DstGap::NextValid && wall > passed {
                     return Some(Step { at: period.start, wall });
                 }
                 searched = floor.max(opens - 1);
@@ -64,12 +65,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a wall time fires in this period, or in another one that shows it too.
-    fn fires(&self, index: usize, wall: i64) -> bool {
+    /// Whether a wall time fires in this period, or in another one that shows it too; up to `passed` all have fired once.
+    fn fires(&self, index: usize, wall: i64, passed: i64) -> bool {
         let shows = |other: usize| self.timeline.shows(other, wall);
         match self.repeat {
             _ if self.cron.is_wildcard() => true,
-            DstRepeat::Both => true,
+            DstRepeat::Both => wall > passed || index > 0 && shows(index - 1),
             DstRepeat::First => index == 0 || !shows(index - 1),
             DstRepeat::Second => self.timeline.period(index + 1).is_none() || !shows(index + 1),
         }

@@ -88,6 +88,8 @@ fn a_name_that_is_none_is_refused_with_the_one_that_was_meant() {
         ("kathmandu", "write `Asia/Kathmandu`"),
         ("New York", "write `America/New_York`"),
         ("+05:30", "such as `Asia/Kolkata`"),
+        ("GMT+5", "an offset does not say when clocks are changed"),
+        ("utc-3", "an offset does not say when clocks are changed"),
         ("", "such as `Asia/Kolkata`"),
         ("Mars/Olympus", "such as `Asia/Kolkata`"),
     ] {

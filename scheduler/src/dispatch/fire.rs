@@ -9,7 +9,7 @@ use futures::future::join_all;
 use punctual_core::dispatch::DueRun;
 use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, NextFiring};
+use punctual_core::job::{Advanced, Job, NextFiring};
 use punctual_core::message::Message;
 use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, Move};
 use punctual_core::priority::Priority;
@@ -27,9 +27,9 @@ pub(super) struct Firing {
 }
 
 impl Firing {
-    pub(super) fn new(priority: Priority, run: DueRun, from: AdvanceFrom) -> Self {
-        let key = run.message.job_key.clone();
-        Firing { priority, message: run.message, way: Move { key, from, to: run.to } }
+    pub(super) fn new(priority: Priority, run: DueRun, job: &Job) -> Self {
+        let from = AdvanceFrom { next_scheduled_at: run.message.scheduled_at, version: job.version };
+        Firing { priority, message: run.message, way: Move { key: job.spec.key.clone(), from, to: run.to } }
     }
 }
 
@@ -66,42 +66,47 @@ impl Dispatcher {
                 left => tally.add(left.tally()),
             }
         }
-        match self.advance(&accepted).await {
+        let any_accepted = !accepted.is_empty();
+        let moves = accepted.into_iter().map(|firing| firing.way.clone()).collect();
+        match self.advance(moves).await {
             Ok(true) => {}
             Ok(false) => tally.add(Tally::left()),
             Err(error) => tally.add(Tally::failed(error)),
         }
-        if !accepted.is_empty() {
+        if any_accepted {
             permission.progress();
         }
         tally
     }
 
-    /// Enqueues several runs of one job, in order, then advances it behind the last one before which none failed.
-    pub(super) async fn fire_in_order(&self, runs: &[Firing], permission: &dyn Permission) -> Tally {
-        let mut tally = Tally::default();
-        let mut accepted = 0;
+    /// Enqueues several runs of one job, in order, and advances it behind each batch: behind the last run before which
+    /// none failed.
+    pub(super) async fn fire_in_order(
+        &self,
+        priority: Priority,
+        runs: &[DueRun],
+        job: &Job,
+        permission: &dyn Permission,
+    ) -> Tally {
         for some in runs.chunks(BATCH_OF_RUNS) {
-            let sends = some.chunks(BATCH).map(|batch| self.enqueue(batch[0].priority, batch, permission));
+            let batch: Vec<Firing> = some.iter().map(|run| Firing::new(priority, run.clone(), job)).collect();
+            let sends = batch.chunks(BATCH).map(|few| self.enqueue(priority, few, permission));
             let results: Vec<Post> = join_all(sends).await.into_iter().flatten().collect();
-            let in_order = results.iter().take_while(|post| matches!(post, Post::Accepted)).count();
-            accepted += in_order;
-            if in_order > 0 {
-                permission.progress();
+            let accepted = results.iter().take_while(|post| matches!(post, Post::Accepted)).count();
+            if let Some(last) = accepted.checked_sub(1) {
+                // The job stands at the first of them.
+                let way = Move { from: batch[0].way.from, ..batch[last].way.clone() };
+                match self.advance(vec![way]).await {
+                    Ok(true) => permission.progress(),
+                    Ok(false) => return Tally::left(),
+                    Err(error) => return Tally::failed(error),
+                }
             }
-            if let Some(first_left) = results.into_iter().nth(in_order) {
-                tally.add(first_left.tally());
-                break;
-            }
-        }
-        if let Some(last) = accepted.checked_sub(1).map(|last| &runs[last]) {
-            match self.advance(&[last]).await {
-                Ok(true) => {}
-                Ok(false) => tally.add(Tally::left()),
-                Err(error) => tally.add(Tally::failed(error)),
+            if let Some(first_left) = results.into_iter().nth(accepted) {
+                return first_left.tally();
             }
         }
-        tally
+        Tally::default()
     }
 
     /// Sends up to ten messages, if the lease is trusted; says what came of each.
@@ -129,14 +134,13 @@ impl Dispatcher {
 
     /// Moves jobs on, each for itself. False when one of them stands elsewhere by now: the next read shows where. The
     /// first error is told when all were tried.
-    pub(super) async fn advance(&self, firings: &[&Firing]) -> Result<bool, PortError> {
+    pub(super) async fn advance(&self, moves: Vec<Move>) -> Result<bool, PortError> {
         let (mut all_moved, mut failed) = (true, None);
-        for some in firings.chunks(ADVANCES) {
-            let moves: Vec<Move> = some.iter().map(|firing| firing.way.clone()).collect();
+        for moves in moves.chunks(ADVANCES) {
             let began = self.clock.monotonic();
             let results = {
                 let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-                match self.ports.jobs.advance_many(&moves).await {
+                match self.ports.jobs.advance_many(moves).await {
                     Ok(results) => results,
                     Err(error) => vec![Err(error); moves.len()],
                 }

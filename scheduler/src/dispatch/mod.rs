@@ -1,9 +1,10 @@
 //! Step 3, *dispatch*: from due jobs to messages in the queues.
 //!
 //! [`leases`] holds the shards of this copy, [`pass`] reads the due pages of a minute and has performed what
-//! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, `shard` repeats that every tick,
-//! [`service`] puts them together. Nothing here ever calls a handler: it enqueues.
+//! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, `backlog` works off what was missed, `shard`
+//! repeats that every tick, [`service`] puts them together. Nothing here ever calls a handler: it enqueues.
 
+mod backlog;
 mod fire;
 pub mod leases;
 mod metrics;

@@ -1,25 +1,23 @@
 //! One pass over one minute of a shard: read due pages, decide, and have everything performed.
 //!
-//! What is due is sent first ([`super::fire`]); skips, clean-ups and quarantines follow side by side. Nothing that fails
+//! What is due is sent first ([`super::fire`]); backlogs and skips ([`super::backlog`]), clean-ups and quarantines follow
+//! side by side. Nothing that fails
 //! for one job keeps the others of its page from being enqueued: the first error is kept and told at the end.
 
+use super::backlog::{Budget, WorkedOff};
 use super::fire::{BATCH_OF_RUNS, BATCHES_AT_ONCE, Firing};
 use super::metrics::Metrics;
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
-use punctual_core::dispatch::{Decision, after_skip, decide};
+use punctual_core::dispatch::{Decision, decide, is_backlog};
 use punctual_core::due::{DueBucket, Shards};
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, JobKey, Timetable};
-use punctual_core::message::Message;
-use punctual_core::ports::{AdvanceFrom, DueEntry, JobRead, Move, Ports, Put};
+use punctual_core::job::{Job, JobKey, Timetable};
+use punctual_core::ports::{DueEntry, JobRead, Ports};
 use punctual_core::priority::Priority;
-use punctual_core::process::random_token;
-use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, SkippedRange, Transition, apply};
 use punctual_core::zone::Zones;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Skips and clean-ups of one page that are worked on at the same time.
@@ -42,7 +40,7 @@ pub struct Dispatcher {
     pub(super) in_flight: Semaphore,
     shards: Shards,
     zones: Arc<Zones>,
-    id: String,
+    pub(super) id: String,
     page: usize,
 }
 
@@ -73,36 +71,12 @@ impl Tally {
     }
 }
 
-/// What is to be done about a job other than sending its run.
+/// What is to be done about a job other than sending its one run.
 enum Aside {
-    /// Several runs of one job.
-    Fire(Vec<Firing>),
-    Skip(Box<Skip>),
+    /// It owes several firings, or one that is too late: work them off ([`super::backlog`]).
+    WorkOff(Box<Job>),
     Unindex(JobKey),
     Quarantine(JobKey, String),
-}
-
-/// Firings that are not to be run.
-struct Skip {
-    job: Job,
-    reason: SkipReason,
-    range: Option<SkippedRange>,
-    /// The first of them, which has the row.
-    first: Firing,
-    /// Where the job goes when the row is written.
-    to: Advanced,
-}
-
-/// The row of a skip, when it is dealt with.
-enum SkipRow {
-    /// It says what it was to say.
-    Written,
-    /// It was there already, and stands for these firings.
-    Covers(SkippedRange),
-    /// Its run has ended otherwise.
-    Ended,
-    /// A worker has it, or will: the run must be sent after all.
-    Open,
 }
 
 impl Dispatcher {
@@ -169,7 +143,8 @@ impl Dispatcher {
             self.sort_out(bucket, key, read, &mut firings, &mut asides);
         }
         let mut tally = self.fire_all(firings, permission).await;
-        let work: Vec<_> = asides.into_iter().map(|aside| self.aside(bucket, aside, permission)).collect();
+        let budget = Budget::of_a_page();
+        let work: Vec<_> = asides.into_iter().map(|aside| self.aside(bucket, aside, permission, &budget)).collect();
         let results: Vec<_> = stream::iter(work).buffer_unordered(ASIDES_AT_ONCE).collect().await;
         let mut late = Vec::new();
         for result in results {
@@ -213,22 +188,18 @@ impl Dispatcher {
             JobRead::Job(job) => job,
             JobRead::Unreadable(reason) => return asides.push(Aside::Quarantine(key, reason)),
         };
-        let from = |run: &Message| AdvanceFrom { next_scheduled_at: run.scheduled_at, version: job.version };
-        match decide(&job, bucket, self.clock.now(), &self.timetable(), &self.id) {
+        let now = self.clock.now();
+        if is_backlog(&job, now, &self.timetable()) {
+            return asides.push(Aside::WorkOff(job));
+        }
+        match decide(&job, bucket, now, &self.timetable(), &self.id) {
             Decision::Stale => {}
             Decision::Unindex => asides.push(Aside::Unindex(key)),
             Decision::Broken(reason) => asides.push(Aside::Quarantine(key, reason)),
             Decision::Fire { priority, runs } => {
-                let from = from(&runs[0].message);
-                let mut runs: Vec<_> = runs.into_iter().map(|run| Firing::new(priority, run, from)).collect();
-                // What is late by many runs does not hold up what is due with one.
-                if runs.len() == 1 { firings.append(&mut runs) } else { asides.push(Aside::Fire(runs)) }
+                firings.extend(runs.into_iter().map(|run| Firing::new(priority, run, &job)));
             }
-            Decision::Skip { reason, range, priority, first, to } => {
-                let from = from(&first.message);
-                let first = Firing::new(priority, first, from);
-                asides.push(Aside::Skip(Box::new(Skip { job: *job, reason, range, first, to })));
-            }
+            Decision::Skip { .. } | Decision::Coalesce { .. } => asides.push(Aside::WorkOff(job)),
         }
     }
 
@@ -238,6 +209,7 @@ impl Dispatcher {
         bucket: DueBucket,
         aside: Aside,
         permission: &dyn Permission,
+        budget: &Budget,
     ) -> Result<Option<Firing>, Tally> {
         if !permission.holds() {
             return Err(Tally::left());
@@ -251,16 +223,19 @@ impl Dispatcher {
                 let result = self.ports.jobs.unindex(&key, bucket).await;
                 (key, result.map(|()| None))
             }
-            Aside::Fire(runs) => {
-                let tally = self.fire_in_order(&runs, permission).await;
-                return if tally.left { Err(tally) } else { Ok(None) };
-            }
-            Aside::Skip(skip) => {
-                let key = skip.job.spec.key.clone();
-                (key, self.skip(*skip).await)
+            Aside::WorkOff(job) => {
+                let key = job.spec.key.clone();
+                match self.work_off(*job, bucket, permission, budget).await {
+                    Ok(WorkedOff::Done(tally)) if tally.left => return Err(tally),
+                    Ok(WorkedOff::Done(_)) => (key, Ok(None)),
+                    Ok(WorkedOff::Send(firing)) => (key, Ok(Some(*firing))),
+                    Err(error) => (key, Err(error)),
+                }
             }
         };
-        permission.progress();
+        if result.is_ok() {
+            permission.progress();
+        }
         result.map_err(|error| match error {
             // Rights, or a row that cannot be read: the job stays due, and nothing else waits for it.
             PortError::Permanent(_) => Tally { left: true, error: None, refusal: Some((key, error)) },
@@ -276,49 +251,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Writes the row of a skip, then advances; or says that its run must be sent after all.
-    async fn skip(&self, skip: Skip) -> Result<Option<Firing>, PortError> {
-        let Skip { job, reason, range, first, to } = skip;
-        let to = match self.write_skip(&first.message, reason, range).await? {
-            SkipRow::Written => to,
-            SkipRow::Covers(range) => after_skip(&job, range, self.clock.now(), &self.timetable()),
-            SkipRow::Ended => first.way.to.clone(),
-            SkipRow::Open => return Ok(Some(first)),
-        };
-        let way = Move { to, ..first.way.clone() };
-        self.advance(&[&Firing { way, ..first }]).await?;
-        Ok(None)
-    }
-
-    async fn write_skip(
-        &self,
-        message: &Message,
-        reason: SkipReason,
-        range: Option<SkippedRange>,
-    ) -> Result<SkipRow, PortError> {
-        let token = random_token();
-        let event = Event::Skip { reason, range, by: SkippedBy::Dispatch, takeover_grace: Duration::ZERO };
-        let mut row = self.ports.runs.get(&message.run_id()).await?;
-        loop {
-            match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {
-                Transition::Write(new) => match self.ports.runs.put(&new).await? {
-                    Put::Written => {
-                        self.metrics.skipped.increment(range.map_or(1, |range| u64::from(range.count)));
-                        return Ok(SkipRow::Written);
-                    }
-                    Put::Conflict(current) => row = current.map(|row| *row),
-                },
-                Transition::Refused(RunStatus::Running | RunStatus::Retrying) | Transition::LookLater { .. } => {
-                    return Ok(SkipRow::Open);
-                }
-                Transition::Refused(_) => {
-                    return Ok(row.and_then(|row| row.range).map_or(SkipRow::Ended, SkipRow::Covers));
-                }
-            }
-        }
-    }
-
-    fn timetable(&self) -> Timetable<'_> {
+    /// What firings are placed by.
+    pub(super) fn timetable(&self) -> Timetable<'_> {
         Timetable { shards: &self.shards, zones: &self.zones }
     }
 

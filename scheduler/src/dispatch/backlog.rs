@@ -1,0 +1,181 @@
+//! Works off what one job owes: firings that were missed, by the job's rule, and runs that are too late to start.
+//!
+//! One step at a time, each safe to repeat: decide, perform, advance, decide again. A row is written before its job passes
+//! it, and a job passes no more than its row says.
+
+use super::fire::Firing;
+use super::pass::{Dispatcher, Permission, Tally};
+use punctual_core::dispatch::{Decision, DueRun, after_skip, decide};
+use punctual_core::due::DueBucket;
+use punctual_core::error::PortError;
+use punctual_core::job::{Advanced, Job};
+use punctual_core::message::Message;
+use punctual_core::ports::{AdvanceFrom, Move, Put};
+use punctual_core::priority::Priority;
+use punctual_core::process::random_token;
+use punctual_core::run::{Event, RunStatus, SkipReason, SkippedBy, SkippedRange, Transition, apply};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Steps of one job in one pass: a row for what was missed, and then the run of the latest firing, with one to spare.
+const STEPS: usize = 3;
+
+/// Runs that backlogs of one page may send in one pass: what is on time waits for no more than that.
+const RUNS_OF_A_PAGE: usize = 2_000;
+
+/// What is left of a page's share for backlogs.
+pub(super) struct Budget(AtomicUsize);
+
+impl Budget {
+    pub(super) fn of_a_page() -> Self {
+        Budget(AtomicUsize::new(RUNS_OF_A_PAGE))
+    }
+
+    /// Takes up to so many, and says how many.
+    fn take(&self, runs: usize) -> usize {
+        let left = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| Some(left.saturating_sub(runs)));
+        left.unwrap_or_else(|left| left).min(runs)
+    }
+}
+
+/// What working off came to.
+pub(super) enum WorkedOff {
+    /// What could be done was done.
+    Done(Tally),
+    /// The row of this run is open: it must be sent after all, the worker decides.
+    Send(Box<Firing>),
+}
+
+/// The row of a skip, when it is dealt with.
+enum SkipRow {
+    /// It says what it was to say.
+    Written,
+    /// It was there already, and stands for these firings.
+    Covers(SkippedRange),
+    /// Its run has ended otherwise.
+    Ended,
+    /// A worker has it, or will.
+    Open,
+}
+
+/// How far a skip got.
+enum Skipped {
+    /// The job goes there.
+    To(Advanced),
+    /// The first run must be sent.
+    Send(Box<Firing>),
+}
+
+impl Dispatcher {
+    /// Works off what `job`, read in `bucket`, owes.
+    pub(super) async fn work_off(
+        &self,
+        mut job: Job,
+        mut bucket: DueBucket,
+        permission: &dyn Permission,
+        budget: &Budget,
+    ) -> Result<WorkedOff, PortError> {
+        for _ in 0..STEPS {
+            // Deciding about a thousand firings takes milliseconds: others get their turn in between.
+            tokio::task::yield_now().await;
+            if !permission.holds() {
+                return Ok(WorkedOff::Done(Tally::left()));
+            }
+            let skipped = match decide(&job, bucket, self.clock.now(), &self.timetable(), &self.id) {
+                Decision::Fire { priority, runs } => {
+                    let allowed = budget.take(runs.len());
+                    let mut tally = self.fire_in_order(priority, &runs[..allowed], &job, permission).await;
+                    tally.left |= allowed < runs.len();
+                    return Ok(WorkedOff::Done(tally));
+                }
+                Decision::Skip { reason, priority, runs } => self.skip_each(&job, reason, priority, runs).await?,
+                Decision::Coalesce { reason, range, priority, first, to } => {
+                    match self.write_skip(&first.message, reason, Some(range)).await? {
+                        SkipRow::Written => Skipped::To(to),
+                        SkipRow::Covers(range) => {
+                            Skipped::To(after_skip(&job, range, self.clock.now(), &self.timetable()))
+                        }
+                        SkipRow::Ended => Skipped::To(first.to),
+                        SkipRow::Open => Skipped::Send(Box::new(Firing::new(priority, first, &job))),
+                    }
+                }
+                Decision::Stale | Decision::Unindex | Decision::Broken(_) => break,
+            };
+            let to = match skipped {
+                Skipped::To(to) => to,
+                Skipped::Send(firing) => return Ok(WorkedOff::Send(firing)),
+            };
+            if !self.advance_to(&job, to.clone()).await? {
+                return Ok(WorkedOff::Done(Tally::left()));
+            }
+            permission.progress();
+            job.advance(&to);
+            match job.due_bucket {
+                Some(next) => bucket = next,
+                None => break,
+            }
+        }
+        Ok(WorkedOff::Done(Tally::default()))
+    }
+
+    /// Writes a row for each run, up to the first whose row is open.
+    async fn skip_each(
+        &self,
+        job: &Job,
+        reason: SkipReason,
+        priority: Priority,
+        runs: Vec<DueRun>,
+    ) -> Result<Skipped, PortError> {
+        let mut passed = None;
+        for run in runs {
+            match (self.write_skip(&run.message, reason, None).await?, passed.take()) {
+                (SkipRow::Open, None) => return Ok(Skipped::Send(Box::new(Firing::new(priority, run, job)))),
+                (SkipRow::Open, Some(to)) => return Ok(Skipped::To(to)),
+                (SkipRow::Covers(range), None) => {
+                    return Ok(Skipped::To(after_skip(job, range, self.clock.now(), &self.timetable())));
+                }
+                // It stands for more than this run: the next step looks at it by itself.
+                (SkipRow::Covers(_), Some(to)) => return Ok(Skipped::To(to)),
+                (SkipRow::Written | SkipRow::Ended, _) => passed = Some(run.to),
+            }
+        }
+        Ok(Skipped::To(passed.expect("a decision to skip names at least one run")))
+    }
+
+    /// False when the job stands elsewhere by now: the next read shows where.
+    async fn advance_to(&self, job: &Job, to: Advanced) -> Result<bool, PortError> {
+        let Some(scheduled_at) = job.next_scheduled_at else { return Ok(false) };
+        let from = AdvanceFrom { next_scheduled_at: scheduled_at, version: job.version };
+        self.advance(vec![Move { key: job.spec.key.clone(), from, to }]).await
+    }
+
+    async fn write_skip(
+        &self,
+        message: &Message,
+        reason: SkipReason,
+        range: Option<SkippedRange>,
+    ) -> Result<SkipRow, PortError> {
+        let token = random_token();
+        let event = Event::Skip { reason, range, by: SkippedBy::Dispatch, takeover_grace: Duration::ZERO };
+        let mut row = self.ports.runs.get(&message.run_id()).await?;
+        loop {
+            match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {
+                Transition::Write(new) => match self.ports.runs.put(&new).await? {
+                    Put::Written => {
+                        self.metrics.skipped.increment(range.map_or(1, |range| u64::from(range.count)));
+                        return Ok(SkipRow::Written);
+                    }
+                    Put::Conflict(current) => row = current.map(|row| *row),
+                },
+                Transition::Refused(RunStatus::Running | RunStatus::Retrying) | Transition::LookLater { .. } => {
+                    return Ok(SkipRow::Open);
+                }
+                Transition::Refused(_) => {
+                    // A row by an older schedule says nothing of how far this one may go.
+                    let range = row.filter(|row| row.generation == message.generation).and_then(|row| row.range);
+                    return Ok(range.map_or(SkipRow::Ended, SkipRow::Covers));
+                }
+            }
+        }
+    }
+}
