@@ -19,12 +19,15 @@ use punctual_core::ports::Ports;
 use punctual_core::process::{print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::parse_moment;
-use punctual_core::zone::Zones;
+use punctual_core::zone::{Tz, Zones};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Jobs named one by one where many could be.
+const KEYS_SHOWN: usize = 20;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -162,15 +165,14 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
     let key = spec.key.clone();
     match create_job(&*ports.jobs, &clock, &world, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
-            let next = job.next_due_at.map(listing::instant).unwrap_or_default();
-            let local =
-                job.next_wall.map(|wall| format!(", {} in {}", wall.format("%Y-%m-%d %H:%M:%S"), job.spec.schedule.tz));
             let schedule = &job.spec.schedule;
-            print(format_args!(
-                "job {key} made ({schedule}); its first run is due at {next}{}",
-                local.unwrap_or_default()
-            ))
+            let due = job.next_due_at.map(|at| (listing::instant(at), zones.wall(schedule.tz, at)));
+            let (next, local) = due.unzip();
+            let local = local.filter(|_| schedule.tz != Tz::UTC).map(|wall| format!(", {wall} in {}", schedule.tz));
+            let (next, local) = (next.unwrap_or_default(), local.unwrap_or_default());
+            print(format_args!("job {key} made ({schedule}); its first run is due at {next}{local}"))
         }
+        Created::Over => Err(bad(format!("job {key}: its schedule has no firing left, it was not made"))),
         Created::Same => print(format_args!("job {key} is there already, the same")),
         Created::Different => {
             Err(failed(format!("job {key} is there already, with another content; it was left as it is")))
@@ -244,8 +246,15 @@ async fn import_file(names: Names, args: ImportArgs, zones: Zones) -> Result<(),
     let report = import::import(&*ports.jobs, &clock, &world, specs, &user(), || bar.inc(1)).await;
     bar.finish_and_clear();
     let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
+    for key in report.over.iter().take(KEYS_SHOWN) {
+        eprintln!("job {key}: its schedule has no firing left, it was not made");
+    }
+    let over = match report.over.len() {
+        0 => String::new(),
+        jobs => format!(", {jobs} with no firing left and not made"),
+    };
     print(format_args!(
-        "{name}: {} jobs made, {} there already, {} there with another content and left as they are",
+        "{name}: {} jobs made, {} there already, {} there with another content and left as they are{over}",
         report.created, report.same, report.different
     ))
 }

@@ -101,11 +101,17 @@ pub fn read_jobs(
         reader.headers().map_err(|e| vec![format!("{name}: the header cannot be read: {}", csv_problem(&e))])?;
     let missing: Vec<&str> = COLUMNS.into_iter().filter(|column| !header.iter().any(|h| h == *column)).collect();
     if !missing.is_empty() {
+        let hint = if header.len() == 1 { "; separate the columns by commas" } else { "" };
         return Err(vec![format!(
-            "{name}, line 1: column {} is missing: the header must name {}",
+            "{name}, line 1: column {} is missing: the header must name {}{hint}",
             missing.join(", "),
             COLUMNS.join(",")
         )]);
+    }
+    if let Some(twice) =
+        COLUMNS.iter().chain(&MORE_COLUMNS).find(|name| header.iter().filter(|h| h == *name).count() > 1)
+    {
+        return Err(vec![format!("{name}, line 1: column {twice} is there twice: leave one out")]);
     }
     let is_known = |column: &&str| COLUMNS.contains(column) || MORE_COLUMNS.contains(column);
     let unknown = header.iter().filter(|column| !is_known(column)).count();
@@ -189,8 +195,8 @@ fn job_of(row: Row, tenant: &str, now: DateTime<Utc>, zones: &Zones) -> Result<J
     };
     // What these say holds numbers of the timetable only.
     spec.check().map_err(|error| match &error {
-        JobError::Spread(_) => ("spread", error.to_string()),
-        JobError::Missed(_) => ("start_within", error.to_string()),
+        JobError::Spread(problem) => ("spread", problem.clone()),
+        JobError::Missed(problem) => ("start_within", problem.clone()),
         _ => ("row", error.to_string()),
     })?;
     Ok(spec)
@@ -204,10 +210,9 @@ fn discreet(problem: Problem, schedule: &str) -> (&'static str, String) {
     let expected = match problem.column {
         "schedule" => expected_schedule(schedule),
         "tz" => "expected an IANA name, such as `Asia/Kolkata`, or `UTC`".into(),
-        "start_at" | "end_at" => {
-            "expected an instant or a wall time of the zone, such as `2026-12-05T09:00:00Z` or `2026-12-05T09:00`, and              start_at before end_at"
-                .into()
-        }
+        "start_at" | "end_at" => "expected an instant or a wall time of the zone, such as `2026-12-05T09:00:00Z` or \
+                                  `2026-12-05T09:00`, and start_at before end_at"
+            .into(),
         "max_runs" => "expected a whole number from 1 on".into(),
         // Only intervals are left.
         _ => "expected an interval, such as `90s`, `30m` or `2h`".into(),
@@ -261,7 +266,7 @@ fn csv_problem(error: &csv::Error) -> String {
 }
 
 /// What an import came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
     /// Jobs made.
     pub created: u64,
@@ -269,6 +274,8 @@ pub struct ImportReport {
     pub same: u64,
     /// Jobs that were there already with another content; left as they are.
     pub different: u64,
+    /// Jobs whose schedules have no firing left; not made.
+    pub over: Vec<JobKey>,
 }
 
 /// Makes the jobs; `done` is called after each.
@@ -283,14 +290,19 @@ pub async fn import(
     by: &str,
     done: impl Fn(),
 ) -> Result<ImportReport, crate::operations::OperationError> {
-    let mut writes = stream::iter(specs.into_iter().map(|spec| create_job(jobs, clock, world, spec, by)))
-        .buffer_unordered(WRITES_AT_ONCE);
+    let create = async |spec: JobSpec| {
+        let key = spec.key.clone();
+        create_job(jobs, clock, world, spec, by).await.map(|created| (key, created))
+    };
+    let mut writes = stream::iter(specs.into_iter().map(create)).buffer_unordered(WRITES_AT_ONCE);
     let mut report = ImportReport::default();
     while let Some(created) = writes.next().await {
-        match created? {
+        let (key, created) = created?;
+        match created {
             Created::New(_) => report.created += 1,
             Created::Same => report.same += 1,
             Created::Different => report.different += 1,
+            Created::Over => report.over.push(key),
         }
         done();
     }
@@ -382,20 +394,19 @@ mod tests {
         let header = "customer,phone,kind,priority,schedule,template,tz,spread,missed,start_within,until_local,max_runs,start_at\n";
         for (cells, expected) in [
             ("normal,cron 0 9 * * *,Due,Asia/Calcuta,,,,,,", "column tz: expected an IANA name"),
-            ("normal,cron 0 9 * * *,Due,,2d,,,,,", "column spread: spread: a spread window of 172800 s is longer than"),
+            ("normal,cron 0 9 * * *,Due,,2d,,,,,", "column spread: a spread window of 172800 s is longer than"),
             ("normal,cron 0 9 * * *,Due,,half,,,,,", "column spread: expected an interval"),
-            ("urgent,cron 0 9 * * *,Due,,30m,,,,,", "column spread: spread: urgent jobs are never spread"),
+            ("urgent,cron 0 9 * * *,Due,,30m,,,,,", "column spread: urgent jobs are never spread"),
             (
                 "normal,cron 0 9 * * *,Due,,,some,,,,",
                 "column missed: a rule for missed firings is `latest`, `all` or `none`",
             ),
-            ("normal,cron 0 9 * * *,Due,,,,5s,,,", "column start_within: missed: start_within_s 5 is too short"),
+            ("normal,cron 0 9 * * *,Due,,,,5s,,,", "column start_within: start_within_s 5 is too short"),
             ("normal,cron 0 9 * * *,Due,,,,2h,20:00,,", "column until_local: start_within is there as well"),
             ("normal,cron 0 9 * * *,Due,,,,,8pm,,", "column until_local: a time of day is hours and minutes"),
             ("normal,cron 0 9 * * *,Due,,,,,,0,", "column max_runs: expected a whole number from 1 on"),
             ("normal,cron 0 9 * * *,Due,,,,,,many,", "column max_runs: expected a whole number from 1 on"),
             ("normal,cron 0 9 * * *,Due,,,,,,,soon", "column start_at: expected an instant or a wall time"),
-            ("normal,at 2026-12-05T09:00,Due,,,,,,,2027-01-01T00:00", "column schedule: has no firing left"),
         ] {
             let file = format!("{header}c-1,+447700900123,bill,{cells}\n");
             let found = read_jobs("r.csv", file.as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err();
@@ -467,6 +478,15 @@ mod tests {
             .unwrap_err()[0]
                 .contains("UTF-8")
         );
+    }
+
+    #[test]
+    fn a_header_that_could_be_read_in_two_ways_is_refused() {
+        let header = |text: &str| read_jobs("r.csv", text.as_bytes(), "bank", now(), &Zones::embedded()).unwrap_err();
+        let twice = header("customer,phone,kind,priority,schedule,template,phone\n");
+        assert_eq!(twice, ["r.csv, line 1: column phone is there twice: leave one out"]);
+        let semicolons = header("customer;phone;kind;priority;schedule;template\n");
+        assert!(semicolons[0].ends_with("; separate the columns by commas"), "{semicolons:?}");
     }
 
     #[test]

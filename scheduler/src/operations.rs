@@ -35,6 +35,8 @@ pub enum Created {
     Same,
     /// A job with this key but another content is there; it was left as it is.
     Different,
+    /// Its schedule has no firing left: it was not made.
+    Over,
 }
 
 /// Makes a job; the first run time is worked out before this returns. Making it twice makes it once, also where the
@@ -52,8 +54,12 @@ pub async fn create_job(
     let key = spec.key.to_string();
     let store = |error| OperationError::Store(key.clone(), error);
     let began = clock.monotonic();
-    let job = Job::create(spec, clock.now(), world, None, random_token(), by)
-        .map_err(|error| OperationError::Refused(key.clone(), error))?;
+    let job = match Job::create(spec.clone(), clock.now(), world, None, random_token(), by) {
+        Ok(job) => job,
+        // It may have been made when it had some, and is still what was asked for.
+        Err(JobError::Over(_)) => return made_before(jobs, &spec).await.map_err(store),
+        Err(error) => return Err(OperationError::Refused(key.clone(), error)),
+    };
     // Always the same job: its edit token tells a write whose answer was lost from somebody else's.
     match insist(|| jobs.create(&job)).await.map_err(store)? {
         Create::Created => {
@@ -72,6 +78,16 @@ pub async fn create_job(
             _ => Ok(Created::Different),
         },
     }
+}
+
+/// What there is of a job that has no firing left.
+async fn made_before(jobs: &dyn JobStore, spec: &JobSpec) -> PortResult<Created> {
+    let mut found = insist(|| jobs.get_many(std::slice::from_ref(&spec.key))).await?;
+    Ok(match found.remove(&spec.key) {
+        None => Created::Over,
+        Some(JobRead::Job(existing)) if spec.is_met_by(&existing.spec) => Created::Same,
+        Some(_) => Created::Different,
+    })
 }
 
 /// Makes a call until it is answered: up to six times, with growing pauses, where another try can help. A throttled or

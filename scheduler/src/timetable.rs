@@ -120,12 +120,7 @@ impl ClockText {
             max_runs: max_runs.map_err(|_| Problem::plain("max_runs", "expected a whole number from 1 on"))?,
             key,
         };
-        let (schedule, anchor) = text.read(now, zones).map_err(|error| Problem::quoting(error.part, error.problem))?;
-        if schedule.first(now, zones).is_none() {
-            let text = "has no firing left: its time is over, its bounds leave none, or a clock change skips it";
-            return Err(Problem::plain("schedule", text));
-        }
-        Ok((schedule, anchor))
+        text.read(now, zones).map_err(|error| Problem::quoting(error.part, error.problem))
     }
 }
 

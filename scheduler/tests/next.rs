@@ -138,6 +138,18 @@ fn a_wall_time_a_key_and_a_window_can_be_asked_for() {
 }
 
 #[test]
+fn a_schedule_that_is_over_has_no_lines_and_says_so() {
+    let output =
+        punctual(&["next", "--cron", "0 9 * * *", "--end-at", "2020-01-01T00:00", "--after", "2026-12-05T00:00Z"], &[]);
+    assert_eq!(output.status.code(), Some(2), "`00:00Z` has no seconds: an instant has");
+    let output =
+        punctual(&["next", "--cron", "0 9 * * *", "--end-at", "2020-01-01T00:00", "--after", "2026-12-05T00:00"], &[]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no firing after 2026-12-05T00:00:00Z"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_its_option() {
     for (args, expected) in [
         (&["--cron", "0 9 * * 8"][..], "--cron: weekday 8 is out of range 0-7 in field 5 of `0 9 * * 8`"),
@@ -147,7 +159,6 @@ fn what_cannot_be_is_refused_with_its_option() {
         (&["--cron", "0 9 * * *", "--after", "tomorrow"], "--after: `tomorrow` is no moment"),
         (&["--cron", "0 9 * * *", "--dst-gap", "next"], "--dst-gap: a rule"),
         (&["--cron", "0 9 * * *", "--max-runs", "0"], "--max-runs: max_runs 0 never fires"),
-        (&["--cron", "0 9 * * *", "--end-at", "2020-01-01T00:00"], "has no firing left"),
         (&["--cron", "*/5 * * * *", "--key", "c-1", "--spread", "6m"], "write at most 300s"),
         (&["--cron", "H 9 * * *"], "give the key"),
         (&["--cron", "0 9 * * *", "--spread", "30m"], "--key"),

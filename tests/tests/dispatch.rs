@@ -7,6 +7,7 @@ use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
 use punctual_core::missed::Many;
 use punctual_core::ports::Replace;
 use punctual_core::run::{RunStatus, SkipReason};
+use punctual_scheduler::operations::{Created, create_job};
 use punctual_tests::watch::due_reads;
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +91,24 @@ async fn an_outage_is_a_backlog_and_not_a_gap() {
         town.world.enqueued().iter().filter_map(|e| e.message.as_ref().map(|m| m.scheduled_at)).collect();
     let expected: Vec<_> = (0..run_keys.len() as i64).map(|n| at(8 + 60 * n)).collect();
     assert_eq!(run_keys, expected, "every firing, each at its nominal instant, in order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_made_again_when_its_time_is_over_is_there_already_or_not_made() {
+    let town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    let mut spec = reminder("c-1/bill", EVERY_MINUTE);
+    spec.schedule.end_at = Some(at(600));
+    town.add(spec.clone()).await;
+    tokio::time::sleep(Duration::from_secs(3_000)).await;
+    let ports = town.world.ports();
+    let again = async |spec| create_job(&*ports.jobs, &*town.clock, &town.timetable(), spec, "test").await;
+    assert!(matches!(again(spec.clone()).await, Ok(Created::Same)));
+    let mut other = spec.clone();
+    other.payload.text = "Your last bill is due".into();
+    assert!(matches!(again(other).await, Ok(Created::Different)));
+    spec.key = run_of("c-2/bill", at(8)).job_key;
+    assert!(matches!(again(spec).await, Ok(Created::Over)));
+    assert_eq!(town.world.jobs().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
