@@ -3,6 +3,12 @@
 //! A job advances by itself from firing to firing; people change it. `version` counts people's changes only,
 //! `generation` rises with the changes that void queued runs. Nothing here reads a clock or knows the store.
 
+mod key;
+mod voids;
+
+pub use key::JobKey;
+pub use voids::{Void, Voids};
+
 use crate::due::{DueBucket, Shards};
 use crate::missed::MissedRule;
 use crate::payload::{Handler, SmsPayload};
@@ -13,85 +19,11 @@ use crate::spread::Spread;
 use crate::zone::{TzVersion, Zones};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// How long finished jobs and run rows are kept: 14 days in the queue, 14 as a dead letter, 14 for its replay, and a
 /// margin. Until then a row is the proof that a run was done.
 pub const RETENTION: Duration = Duration::from_secs(60 * 86_400);
-
-const LONGEST_ID_BYTES: usize = 128;
-const LONGEST_TENANT_BYTES: usize = 64;
-const VOIDS_KEPT: usize = 8;
-
-/// Identity of a job over all tenants: `tenant/id`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct JobKey(String);
-
-impl JobKey {
-    /// Builds the key of job `id` of `tenant`.
-    ///
-    /// # Errors
-    /// Names the part that is wrong and what is allowed.
-    pub fn new(tenant: &str, id: &str) -> Result<Self, String> {
-        check_name(tenant, "tenant", LONGEST_TENANT_BYTES, "._-")?;
-        check_name(id, "job id", LONGEST_ID_BYTES, "._-/")?;
-        if id.starts_with('/') || id.ends_with('/') || id.contains("//") {
-            return Err(format!("job id `{id}` has an empty part: write `a/b`, with no `/` at either end"));
-        }
-        Ok(JobKey(format!("{tenant}/{id}")))
-    }
-
-    /// The whole key.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The tenant.
-    pub fn tenant(&self) -> &str {
-        self.0.split_once('/').map_or("", |(tenant, _)| tenant)
-    }
-
-    /// The id within the tenant.
-    pub fn id(&self) -> &str {
-        self.0.split_once('/').map_or("", |(_, id)| id)
-    }
-}
-
-fn check_name(text: &str, what: &str, longest: usize, extra: &str) -> Result<(), String> {
-    if text.is_empty() || text.len() > longest {
-        return Err(format!("{what} has {} bytes: 1 to {longest} are allowed", text.len()));
-    }
-    match text.chars().find(|c| !c.is_ascii_alphanumeric() && !extra.contains(*c)) {
-        Some(c) => {
-            Err(format!("{what} `{text}` holds `{}`: allowed are letters, digits and `{extra}`", c.escape_debug()))
-        }
-        None => Ok(()),
-    }
-}
-
-impl fmt::Display for JobKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for JobKey {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let (tenant, id) =
-            text.split_once('/').ok_or_else(|| format!("`{text}` is not a job key: expected `tenant/id`"))?;
-        JobKey::new(tenant, id)
-    }
-}
-
-impl From<JobKey> for String {
-    fn from(key: JobKey) -> String {
-        key.0
-    }
-}
 
 /// Whether a job fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -428,50 +360,9 @@ pub fn next_generation(previous: Option<u64>, now: DateTime<Utc>) -> u64 {
     (now.timestamp_millis().max(0) as u64).max(previous.map_or(0, |g| g + 1))
 }
 
-/// Which generation decides each instant: the last changes that voided queued runs, each with the instant from which on
-/// it decided anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Voids(Vec<Void>);
-
-/// One change that decided anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Void {
-    /// The generation that the change made.
-    pub generation: u64,
-    /// The first instant it decides, in Unix seconds.
-    pub from: i64,
-}
-
-impl Voids {
-    /// A new job decides all instants.
-    pub fn new(generation: u64) -> Self {
-        Voids(vec![Void { generation, from: 0 }])
-    }
-
-    /// Adds a change. Pairs that it makes redundant go; of the rest, eight are kept.
-    pub fn push(&mut self, generation: u64, from: DateTime<Utc>) {
-        let from = from.timestamp();
-        // An older pair that starts no earlier can never be the highest one again.
-        self.0.retain(|older| older.from < from);
-        self.0.push(Void { generation, from });
-        if self.0.len() > VOIDS_KEPT {
-            // The first pair guards against a former life of the key: it stays, the oldest edit goes.
-            self.0.remove(1);
-        }
-    }
-
-    /// G(i): the highest generation whose boundary is not after the instant.
-    pub fn deciding(&self, scheduled_at: DateTime<Utc>) -> u64 {
-        let instant = scheduled_at.timestamp();
-        self.0.iter().filter(|v| v.from <= instant).map(|v| v.generation).max().unwrap_or(0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn at(s: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(s, 0).unwrap()
@@ -504,18 +395,6 @@ mod tests {
     fn after(job: &Job, s: i64, now: DateTime<Utc>) -> Advanced {
         let world = Timetable { shards: &Shards::default(), zones: &Zones::embedded() };
         job.after_firings(&Firing { at: at(s), wall: None }, 1, now, &world)
-    }
-
-    #[test]
-    fn a_key_refuses_what_would_break_run_ids_and_prefixes() {
-        assert_eq!(JobKey::new("bank", "48213/bill").unwrap().as_str(), "bank/48213/bill");
-        assert_eq!(JobKey::new("bank", "48213/bill").unwrap().id(), "48213/bill");
-        for (tenant, id) in
-            [("", "1"), ("a/b", "1"), ("a", ""), ("a", "1:2"), ("a", "/1"), ("a", "1/"), ("a", "1//2"), ("a", "é")]
-        {
-            assert!(JobKey::new(tenant, id).is_err(), "{tenant} {id}");
-        }
-        assert!(JobKey::new("a", &"x".repeat(129)).is_err());
     }
 
     #[test]
@@ -571,20 +450,5 @@ mod tests {
         let new = made(spec("every 1h", now), now, Some(old.generation)).unwrap();
         assert!(new.generation > old.generation, "even within one millisecond");
         assert_eq!(new.void_of(at(1_000_004_400), old.generation), Some(new.generation));
-    }
-
-    proptest! {
-        // Dropping redundant pairs must not change any answer.
-        #[test]
-        fn eight_pairs_answer_as_the_whole_history(edits in prop::collection::vec(1i64..50, 1..7), instant in 0i64..60) {
-            let mut voids = Voids::new(1);
-            let mut all = vec![(1u64, 0i64)];
-            for (n, from) in edits.iter().enumerate() {
-                voids.push(n as u64 + 2, at(*from));
-                all.push((n as u64 + 2, *from));
-            }
-            let expected = all.iter().filter(|(_, f)| *f <= instant).map(|(g, _)| *g).max().unwrap();
-            prop_assert_eq!(voids.deciding(at(instant)), expected);
-        }
     }
 }

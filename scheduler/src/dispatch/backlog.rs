@@ -10,6 +10,7 @@ use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
 use punctual_core::job::{Advanced, Job};
 use punctual_core::message::Message;
+use punctual_core::missed::Many;
 use punctual_core::ports::{AdvanceFrom, Move, Put};
 use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
@@ -29,6 +30,10 @@ pub(super) struct Budget(AtomicUsize);
 impl Budget {
     pub(super) fn of_a_page() -> Self {
         Budget(AtomicUsize::new(RUNS_OF_A_PAGE))
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
     }
 
     /// Takes up to so many, and says how many.
@@ -79,6 +84,9 @@ impl Dispatcher {
             // Deciding about a thousand firings takes milliseconds: others get their turn in between.
             tokio::task::yield_now().await;
             if !permission.holds() {
+                return Ok(WorkedOff::Done(Tally::left()));
+            }
+            if budget.is_used_up() && job.spec.missed.many == Many::All {
                 return Ok(WorkedOff::Done(Tally::left()));
             }
             let skipped = match decide(&job, bucket, self.clock.now(), &self.timetable(), &self.id) {
