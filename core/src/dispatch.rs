@@ -38,18 +38,22 @@ pub enum Decision {
         runs: Vec<DueRun>,
     },
     /// Write the row of the first run as skipped, for all of a range, then advance. If it is there already: [`after_skip`].
-    Coalesce {
-        /// Why.
-        reason: SkipReason,
-        /// The firings that the row stands for.
-        range: SkippedRange,
-        /// To which queue the first run goes if its row is open.
-        priority: Priority,
-        /// What would have been enqueued.
-        first: DueRun,
-        /// Where the job goes after the row.
-        to: Advanced,
-    },
+    Coalesce(Box<Coalesce>),
+}
+
+/// Several firings that are skipped as one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coalesce {
+    /// Why.
+    pub reason: SkipReason,
+    /// The firings that the row stands for.
+    pub range: SkippedRange,
+    /// To which queue the first run goes if its row is open.
+    pub priority: Priority,
+    /// What would have been enqueued.
+    pub first: DueRun,
+    /// Where the job goes after the row.
+    pub to: Advanced,
 }
 
 /// A run that is due.
@@ -87,7 +91,8 @@ pub fn decide(job: &Job, bucket: DueBucket, now: DateTime<Utc>, world: &Timetabl
         Ruling::Coalesce(count, reason) => {
             let last = count - 1;
             let range = SkippedRange { to: owed.firings[last].at, count: count as u32 };
-            Decision::Coalesce { reason, range, priority, first: run(0), to: owed.after(job, last, now, world) }
+            let to = owed.after(job, last, now, world);
+            Decision::Coalesce(Box::new(Coalesce { reason, range, priority, first: run(0), to }))
         }
     }
 }
@@ -239,14 +244,16 @@ mod tests {
         }
         let mut job = minutely(&world, Many::Latest);
         assert!(is_backlog(&job, at(NOW), &world.timetable()));
-        let Decision::Coalesce { reason, range, first, to, .. } = world.decide(&job, NOW) else { panic!() };
+        let Decision::Coalesce(skip) = world.decide(&job, NOW) else { panic!() };
+        let Coalesce { reason, range, first, to, .. } = *skip;
         assert_eq!(range, SkippedRange { to: at("2026-12-05T09:46:00Z"), count: 49 });
         assert_eq!((reason, first.message.scheduled_at, next_at(&to)), (SkipReason::Missed, at(NEXT), at(NOW)));
         job.advance(&to);
         assert!(!is_backlog(&job, at(NOW), &world.timetable()));
         let Decision::Fire { runs, .. } = world.decide(&job, NOW) else { panic!() };
         assert_eq!(runs.iter().map(|run| run.message.scheduled_at).collect::<Vec<_>>(), [at(NOW)]);
-        let Decision::Coalesce { range, to, .. } = world.decide(&minutely(&world, Many::None), NOW) else { panic!() };
+        let Decision::Coalesce(skip) = world.decide(&minutely(&world, Many::None), NOW) else { panic!() };
+        let Coalesce { range, to, .. } = *skip;
         assert_eq!(range, SkippedRange { to: at(NOW), count: 50 });
         assert_eq!(next_at(&to), at("2026-12-05T09:48:00Z"));
     }

@@ -40,7 +40,7 @@ pub enum Command {
     Runs(RunsCommand),
     /// Show when a schedule fires next. Needs no server.
     #[command(after_help = NEXT_EXAMPLES)]
-    Next(NextArgs),
+    Next(Box<NextArgs>),
     /// Say which zone rules are in use, and where they come from.
     Doctor,
 }
@@ -125,7 +125,7 @@ pub enum JobsCommand {
     #[command(
         after_help = "Example:\n  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\\n      --schedule 'cron 0 9 * * 1-5' --tz Asia/Kolkata --until-local 20:00"
     )]
-    Add(AddArgs),
+    Add(Box<AddArgs>),
     /// Make the jobs of a CSV file: customer,phone,kind,priority,schedule,template, and what `jobs add` takes besides as
     /// further columns (tz, spread, missed, …). Nothing is made if any row is wrong.
     Import(ImportArgs),

@@ -62,7 +62,7 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
     match cli.command {
         Command::Setup(args) => setup(names, args).await,
         Command::Dispatch(args) => dispatch(names, args, zones()?).await,
-        Command::Jobs(JobsCommand::Add(args)) => add(names, args, zones()?).await,
+        Command::Jobs(JobsCommand::Add(args)) => add(names, *args, zones()?).await,
         Command::Jobs(JobsCommand::Import(args)) => import_file(names, args, zones()?).await,
         Command::Jobs(JobsCommand::List(args)) => list_jobs(names, args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,

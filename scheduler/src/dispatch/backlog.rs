@@ -5,7 +5,7 @@
 
 use super::fire::Firing;
 use super::pass::{Dispatcher, Permission, Tally};
-use punctual_core::dispatch::{Decision, DueRun, after_skip, decide};
+use punctual_core::dispatch::{Coalesce, Decision, DueRun, after_skip, decide};
 use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
 use punctual_core::job::{Advanced, Job};
@@ -97,7 +97,8 @@ impl Dispatcher {
                     return Ok(WorkedOff::Done(tally));
                 }
                 Decision::Skip { reason, priority, runs } => self.skip_each(&job, reason, priority, runs).await?,
-                Decision::Coalesce { reason, range, priority, first, to } => {
+                Decision::Coalesce(skip) => {
+                    let Coalesce { reason, range, priority, first, to } = *skip;
                     match self.write_skip(&first.message, reason, Some(range)).await? {
                         SkipRow::Written => Skipped::To(to),
                         SkipRow::Covers(range) => {

@@ -199,7 +199,7 @@ impl Dispatcher {
             Decision::Fire { priority, runs } => {
                 firings.extend(runs.into_iter().map(|run| Firing::new(priority, run, &job)));
             }
-            Decision::Skip { .. } | Decision::Coalesce { .. } => asides.push(Aside::WorkOff(job)),
+            Decision::Skip { .. } | Decision::Coalesce(_) => asides.push(Aside::WorkOff(job)),
         }
     }
 
