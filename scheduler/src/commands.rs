@@ -200,6 +200,9 @@ fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {
         let fits = spread.check_range().and_then(|()| spread.check_fit(schedule.shortest_interval_s()));
         fits.map_err(|problem| bad(format!("--spread: {problem}")))?;
     }
+    if let Some(warning) = schedule.warning() {
+        eprintln!("warning: {warning}");
+    }
     let default = if std::io::stdout().is_terminal() { Format::Table } else { Format::Lines };
     let format = args.format.unwrap_or(default);
     let shown = next::show(&schedule, spread.as_ref(), after, args.count, format, zones);

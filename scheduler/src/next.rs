@@ -76,7 +76,7 @@ pub fn show(
                 row.push(line.mark.map(|mark| note(line, mark)).unwrap_or_default());
                 table.add_row(row);
             }
-            table.to_string()
+            format!("{schedule}\n\n{table}")
         }
     }
 }
@@ -141,6 +141,7 @@ mod tests {
     #[test]
     fn a_table_shows_both_clocks_and_says_what_a_clock_change_does() {
         let found = shown(in_new_york("cron 30 2 * * *"), "2026-03-08T06:00:00Z", 1, Format::Table);
+        assert!(found.starts_with("cron 30 2 * * *, America/New_York\n"), "{found}");
         assert!(found.contains("Sun 2026-03-08 03:00:00 -04:00"), "{found}");
         assert!(found.contains("2026-03-08T07:00:00Z"), "{found}");
         assert!(found.contains("moved: the clock skips 02:30"), "{found}");

@@ -42,7 +42,7 @@ pub struct RunText {
     /// What chooses the place in the window, and the values of hashed cron fields (`H`).
     #[arg(long)]
     pub spread_key: Option<String>,
-    /// Of several firings missed in an outage: run the `latest` (the default), `all`, or `none`.
+    /// Of firings that dispatch comes to more than two minutes late: run the `latest` (the default), `all`, or `none`.
     #[arg(long)]
     pub missed: Option<String>,
     /// How late a run may start: `2h` after it was due. However late by default.

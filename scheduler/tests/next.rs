@@ -150,6 +150,22 @@ fn a_schedule_that_is_over_has_no_lines_and_says_so() {
 }
 
 #[test]
+fn a_table_shows_the_numbers_that_hashed_fields_stand_for() {
+    let args = ["next", "--cron", "H 9 * * *", "--key", "c-10001", "--tz", "Asia/Kathmandu", "--format", "table"];
+    let shown = lines(&args, &[]);
+    assert_eq!(shown[0], "cron 25 9 * * * (H 9 * * *), Asia/Kathmandu");
+    assert!(shown[3].contains("09:25:00 +05:45"), "{shown:?}");
+}
+
+#[test]
+fn a_step_beyond_its_range_is_warned_about() {
+    let output = punctual(&["next", "--cron", "*/90 * * * *", "--count", "1"], &[]);
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.starts_with("warning: step 90 of minute") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_its_option() {
     for (args, expected) in [
         (&["--cron", "0 9 * * 8"][..], "--cron: weekday 8 is out of range 0-7 in field 5 of `0 9 * * 8`"),
