@@ -108,7 +108,7 @@ pub fn is_backlog(job: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> bool 
 pub fn after_skip(job: &Job, range: SkippedRange, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
     // The row may be by a copy with other zone rules: firings are counted, so that no wall time of it fires again.
     let following = |firing: &Firing| job.following(firing, None, world.zones);
-    let last = std::iter::successors(job.next(), following).take(range.count as usize).last();
+    let last = std::iter::successors(job.next(), following).take((range.count as usize).min(MOST_IN_ONE_STEP)).last();
     job.after_firings(&Firing { at: range.to, wall: last.and_then(|last| last.wall) }, range.count, now, world)
 }
 

@@ -57,7 +57,7 @@ pub async fn create_job(
     let job = match Job::create(spec.clone(), clock.now(), world, None, random_token(), by) {
         Ok(job) => job,
         // It may have been made when it had some, and is still what was asked for.
-        Err(JobError::Over(_)) => return made_before(jobs, &spec).await.map_err(store),
+        Err(JobError::Over(_)) => return made_before(jobs, clock, &spec).await.map_err(store),
         Err(error) => return Err(OperationError::Refused(key.clone(), error)),
     };
     // Always the same job: its edit token tells a write whose answer was lost from somebody else's.
@@ -68,26 +68,35 @@ pub async fn create_job(
             }
             Ok(Created::New(Box::new(job)))
         }
-        Create::Exists(existing) => match *existing {
-            JobRead::Job(existing) if job.spec.is_met_by(&existing.spec) => {
-                if may_be_left_behind(&existing, clock.now()) {
-                    put_into_present_bucket(jobs, clock, &existing).await.map_err(store)?;
-                }
-                Ok(Created::Same)
+        Create::Exists(existing) => there_already(jobs, clock, &job.spec, &existing).await.map_err(store),
+    }
+}
+
+/// Compares what is there with what was asked for, and puts it right if who made it died in between.
+async fn there_already(
+    jobs: &dyn JobStore,
+    clock: &dyn Clock,
+    asked: &JobSpec,
+    existing: &JobRead,
+) -> PortResult<Created> {
+    match existing {
+        JobRead::Job(existing) if asked.is_met_by(&existing.spec) => {
+            if may_be_left_behind(existing, clock.now()) {
+                put_into_present_bucket(jobs, clock, existing).await?;
             }
-            _ => Ok(Created::Different),
-        },
+            Ok(Created::Same)
+        }
+        _ => Ok(Created::Different),
     }
 }
 
 /// What there is of a job that has no firing left.
-async fn made_before(jobs: &dyn JobStore, spec: &JobSpec) -> PortResult<Created> {
-    let mut found = insist(|| jobs.get_many(std::slice::from_ref(&spec.key))).await?;
-    Ok(match found.remove(&spec.key) {
-        None => Created::Over,
-        Some(JobRead::Job(existing)) if spec.is_met_by(&existing.spec) => Created::Same,
-        Some(_) => Created::Different,
-    })
+async fn made_before(jobs: &dyn JobStore, clock: &dyn Clock, asked: &JobSpec) -> PortResult<Created> {
+    let mut found = insist(|| jobs.get_many(std::slice::from_ref(&asked.key))).await?;
+    match found.remove(&asked.key) {
+        None => Ok(Created::Over),
+        Some(existing) => there_already(jobs, clock, asked, &existing).await,
+    }
 }
 
 /// Makes a call until it is answered: up to six times, with growing pauses, where another try can help. A throttled or

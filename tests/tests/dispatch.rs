@@ -111,6 +111,26 @@ async fn a_job_made_again_when_its_time_is_over_is_there_already_or_not_made() {
     assert_eq!(town.world.jobs().len(), 1);
 }
 
+// Decided in one minute and advanced in the next one: by then its reader may have left the first behind.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_advanced_into_a_minute_that_is_still_to_be_read() {
+    let plan = FaultPlan::one(Point::Nth("queue.send", 1), Fault::Delay(Duration::from_secs(8)));
+    plan.add(Point::Nth("jobs.advance", 1), Fault::CrashAfter); // so that it stays where it was put
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan.clone(), Arc::new(|ports| ports)).await;
+    town.add(reminder("c-1/bill", EVERY_MINUTE)).await;
+    let key = run_of("c-1/bill", at(8)).job_key;
+    // 3:14:50: it owes 3:13:28 and 3:14:28, and is sent the first of them in the last seconds of that minute.
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| !world.advances(&key).is_empty()).await);
+    assert!(plan.to_come().is_empty());
+    let sent = town.world.history().into_iter().find(|r| matches!(r.effect, Effect::Advanced { .. }));
+    assert!(sent.is_some_and(|advanced| advanced.at >= at(100)), "the send was over in the minute after");
+    let job = town.world.job(&key).expect("the job is there");
+    assert_eq!(job.next_due_at, Some(at(68)));
+    assert_eq!(job.due_bucket.map(|bucket| bucket.minute), Some(Minute::of(at(100))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_bad_job_is_set_aside_and_stops_nothing() {
     let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;

@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Steps of one job in one pass: a row for what was missed, and then the run of the latest firing, with one to spare.
 const STEPS: usize = 3;
 
+/// Rows that one step writes for runs that are each too late, before the job is advanced behind them.
+const ROWS_OF_A_STEP: usize = 100;
+
 /// Runs that backlogs of one page may send in one pass: what is on time waits for no more than that.
 const RUNS_OF_A_PAGE: usize = 2_000;
 
@@ -91,12 +94,20 @@ impl Dispatcher {
             }
             let skipped = match decide(&job, bucket, self.clock.now(), &self.timetable(), &self.id) {
                 Decision::Fire { priority, runs } => {
-                    let allowed = budget.take(runs.len());
+                    // One run of a job that is not to have all of them is what the job is for: it does not wait.
+                    let is_bounded = job.spec.missed.many == Many::All;
+                    let allowed = if is_bounded { budget.take(runs.len()) } else { runs.len() };
                     let mut tally = self.fire_in_order(priority, &runs[..allowed], &job, permission).await;
                     tally.left |= allowed < runs.len();
                     return Ok(WorkedOff::Done(tally));
                 }
-                Decision::Skip { reason, priority, runs } => self.skip_each(&job, reason, priority, runs).await?,
+                Decision::Skip { reason, priority, runs } => {
+                    let rows = budget.take(runs.len().min(ROWS_OF_A_STEP));
+                    if rows == 0 {
+                        return Ok(WorkedOff::Done(Tally::left()));
+                    }
+                    self.skip_each(&job, reason, priority, &runs[..rows], permission).await?
+                }
                 Decision::Coalesce(skip) => {
                     let Coalesce { reason, range, priority, first, to } = *skip;
                     match self.write_skip(&first.message, reason, Some(range)).await? {
@@ -127,25 +138,38 @@ impl Dispatcher {
         Ok(WorkedOff::Done(Tally::default()))
     }
 
-    /// Writes a row for each run, up to the first whose row is open.
+    /// Writes a row for each run, at least one, up to one whose row is open or cannot be written.
     async fn skip_each(
         &self,
         job: &Job,
         reason: SkipReason,
         priority: Priority,
-        runs: Vec<DueRun>,
+        runs: &[DueRun],
+        permission: &dyn Permission,
     ) -> Result<Skipped, PortError> {
-        let mut passed = None;
+        let mut passed: Option<Advanced> = None;
         for run in runs {
-            match (self.write_skip(&run.message, reason, None).await?, passed.take()) {
-                (SkipRow::Open, None) => return Ok(Skipped::Send(Box::new(Firing::new(priority, run, job)))),
+            if passed.is_some() && !permission.holds() {
+                break;
+            }
+            let row = match (self.write_skip(&run.message, reason, None).await, &passed) {
+                (Ok(row), _) => row,
+                (Err(error), None) => return Err(error),
+                // What has its row is passed first; the next step meets the trouble again.
+                (Err(_), Some(_)) => break,
+            };
+            match (row, passed.take()) {
+                (SkipRow::Open, None) => return Ok(Skipped::Send(Box::new(Firing::new(priority, run.clone(), job)))),
                 (SkipRow::Open, Some(to)) => return Ok(Skipped::To(to)),
                 (SkipRow::Covers(range), None) => {
                     return Ok(Skipped::To(after_skip(job, range, self.clock.now(), &self.timetable())));
                 }
                 // It stands for more than this run: the next step looks at it by itself.
                 (SkipRow::Covers(_), Some(to)) => return Ok(Skipped::To(to)),
-                (SkipRow::Written | SkipRow::Ended, _) => passed = Some(run.to),
+                (SkipRow::Written | SkipRow::Ended, _) => {
+                    permission.progress();
+                    passed = Some(run.to.clone());
+                }
             }
         }
         Ok(Skipped::To(passed.expect("a decision to skip names at least one run")))

@@ -134,18 +134,25 @@ impl Dispatcher {
 
     /// Moves jobs on, each for itself. False when one of them stands elsewhere by now: the next read shows where. The
     /// first error is told when all were tried.
-    pub(super) async fn advance(&self, moves: Vec<Move>) -> Result<bool, PortError> {
+    pub(super) async fn advance(&self, mut moves: Vec<Move>) -> Result<bool, PortError> {
         let (mut all_moved, mut failed) = (true, None);
-        for moves in moves.chunks(ADVANCES) {
-            let began = self.clock.monotonic();
-            let results = {
+        for moves in moves.chunks_mut(ADVANCES) {
+            let (results, is_stale) = {
                 let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-                match self.ports.jobs.advance_many(moves).await {
+                let (began, now) = (self.clock.monotonic(), self.clock.now());
+                // It was decided before the send: the minute may have passed meanwhile.
+                for next in moves.iter_mut().filter_map(|one| one.to.next.as_mut()) {
+                    next.bucket = DueBucket::for_write(next.due_at, now, next.bucket.shard);
+                }
+                let results = match self.ports.jobs.advance_many(moves).await {
                     Ok(results) => results,
                     Err(error) => vec![Err(error); moves.len()],
-                }
+                };
+                // A suspended machine's monotonic clock may stand still, a wall clock may be set back.
+                let by_wall = (self.clock.now() - now).to_std().unwrap_or_default();
+                let took = self.clock.monotonic().saturating_sub(began).max(by_wall);
+                (results, DueBucket::is_stale_after(took))
             };
-            let is_stale = DueBucket::is_stale_after(self.clock.monotonic() - began);
             for (one, result) in moves.iter().zip(results) {
                 match result {
                     Ok(Advance::Advanced) => {

@@ -34,8 +34,10 @@ pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lea
                 tracing::error!(shard = %lease.shard, job.id = %key, %error, "a job stays due: the store refuses what it needs");
             }
             is_refused = tally.refusal.is_some();
-            if is_full || tally.left {
-                last_full = (!tally.left).then_some(began);
+            // What the store refuses for one job stays due: it is tried again in time, and nothing else waits for it.
+            let is_left = tally.left && (tally.refusal.is_none() || tally.error.is_some());
+            if is_full || is_left {
+                last_full = (!is_left).then_some(began);
             }
             match tally.error {
                 None => {
