@@ -16,6 +16,28 @@ pub trait Clock: Send + Sync + 'static {
     fn monotonic(&self) -> Duration;
 }
 
+/// Measures how long something took, by whichever clock says more: the monotonic one may stand still while a machine is
+/// suspended, the wall clock may be set back.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    /// When it was started, by the wall clock.
+    pub started_at: DateTime<Utc>,
+    monotonic: Duration,
+}
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start(clock: &dyn Clock) -> Self {
+        Stopwatch { started_at: clock.now(), monotonic: clock.monotonic() }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self, clock: &dyn Clock) -> Duration {
+        let by_wall = (clock.now() - self.started_at).to_std().unwrap_or_default();
+        clock.monotonic().saturating_sub(self.monotonic).max(by_wall)
+    }
+}
+
 /// The machine's own clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
@@ -72,5 +94,31 @@ impl Clock for TokioClock {
 
     fn monotonic(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds by the wall clock, and by the monotonic one.
+    struct Shows(i64, u64);
+
+    impl Clock for Shows {
+        fn now(&self) -> DateTime<Utc> {
+            DateTime::from_timestamp(self.0, 0).expect("in range")
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_secs(self.1)
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_or_is_set_back_hides_no_time() {
+        let watch = Stopwatch::start(&Shows(1_000, 10));
+        for (wall, monotonic, expected) in [(1_005, 15, 5), (1_600, 10, 600), (400, 610, 600), (400, 10, 0)] {
+            assert_eq!(watch.elapsed(&Shows(wall, monotonic)), Duration::from_secs(expected));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What people do to jobs, over the ports: the command line uses it, and every later surface will.
 
 use chrono::{DateTime, Utc};
-use punctual_core::clock::Clock;
+use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::due::{DueBucket, Minute, SETTLE};
 use punctual_core::error::PortError;
 use punctual_core::job::{Advanced, Job, JobError, JobSpec, JobState, NextFiring, Timetable};
@@ -53,8 +53,8 @@ pub async fn create_job(
 ) -> Result<Created, OperationError> {
     let key = spec.key.to_string();
     let store = |error| OperationError::Store(key.clone(), error);
-    let began = clock.monotonic();
-    let job = match Job::create(spec.clone(), clock.now(), world, None, random_token(), by) {
+    let watch = Stopwatch::start(clock);
+    let job = match Job::create(spec.clone(), watch.started_at, world, None, random_token(), by) {
         Ok(job) => job,
         // It may have been made when it had some, and is still what was asked for.
         Err(JobError::Over(_)) => return made_before(jobs, clock, &spec).await.map_err(store),
@@ -63,7 +63,7 @@ pub async fn create_job(
     // Always the same job: its edit token tells a write whose answer was lost from somebody else's.
     match insist(|| jobs.create(&job)).await.map_err(store)? {
         Create::Created => {
-            if DueBucket::is_stale_after(clock.monotonic() - began) {
+            if DueBucket::is_stale_after(watch.elapsed(clock)) {
                 put_into_present_bucket(jobs, clock, &job).await.map_err(store)?;
             }
             Ok(Created::New(Box::new(job)))

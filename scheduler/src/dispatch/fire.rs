@@ -6,6 +6,7 @@
 
 use super::pass::{Dispatcher, Permission, Tally};
 use futures::future::join_all;
+use punctual_core::clock::Stopwatch;
 use punctual_core::dispatch::DueRun;
 use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
@@ -139,19 +140,16 @@ impl Dispatcher {
         for moves in moves.chunks_mut(ADVANCES) {
             let (results, is_stale) = {
                 let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
-                let (began, now) = (self.clock.monotonic(), self.clock.now());
+                let watch = Stopwatch::start(&*self.clock);
                 // It was decided before the send: the minute may have passed meanwhile.
                 for next in moves.iter_mut().filter_map(|one| one.to.next.as_mut()) {
-                    next.bucket = DueBucket::for_write(next.due_at, now, next.bucket.shard);
+                    next.bucket = DueBucket::for_write(next.due_at, watch.started_at, next.bucket.shard);
                 }
                 let results = match self.ports.jobs.advance_many(moves).await {
                     Ok(results) => results,
                     Err(error) => vec![Err(error); moves.len()],
                 };
-                // A suspended machine's monotonic clock may stand still, a wall clock may be set back.
-                let by_wall = (self.clock.now() - now).to_std().unwrap_or_default();
-                let took = self.clock.monotonic().saturating_sub(began).max(by_wall);
-                (results, DueBucket::is_stale_after(took))
+                (results, DueBucket::is_stale_after(watch.elapsed(&*self.clock)))
             };
             for (one, result) in moves.iter().zip(results) {
                 match result {
