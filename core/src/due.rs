@@ -4,6 +4,10 @@
 //! has nothing to come). The shard is a hash of the job's key, so that no minute is one hot partition; urgent jobs have
 //! shards of their own. Nothing here knows the store.
 
+mod audit;
+
+pub use audit::{Audit, TIERS, Tier};
+
 use crate::job::JobKey;
 use crate::priority::Priority;
 use chrono::{DateTime, Utc};
@@ -61,6 +65,28 @@ impl Shards {
     /// All shards.
     pub fn all(&self) -> impl Iterator<Item = ShardId> {
         ShardClass::ALL.into_iter().flat_map(|class| self.of_class(class))
+    }
+}
+
+/// Which shards are read and which are written. They differ while the counts grow: readers go first, so that no job is
+/// written where nobody looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// What schedulers hold and read.
+    pub read: Shards,
+    /// Where jobs are put.
+    pub write: Shards,
+}
+
+impl Layout {
+    /// Shards that are read and written.
+    pub fn of(shards: Shards) -> Self {
+        Layout { read: shards, write: shards }
+    }
+
+    /// Whether readers have begun with shards that nobody writes to yet.
+    pub fn is_growing(&self) -> bool {
+        self.read != self.write
     }
 }
 

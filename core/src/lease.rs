@@ -54,6 +54,8 @@ pub struct Lease {
     pub counter: u64,
     /// For a shard: the oldest minute not known drained.
     pub cursor: Option<Minute>,
+    /// Who asks its owner for it.
+    pub wanted_by: Option<String>,
 }
 
 /// The times that leases live by.
@@ -136,6 +138,14 @@ impl Observer {
         self.seen.get(id).map_or(Duration::ZERO, |s| now.saturating_sub(s.since))
     }
 
+    /// When the next shard of another copy will have stood still for the lease time, if nothing moves it.
+    pub fn next_expiry(&self, me: &str, times: &LeaseTimes) -> Option<Duration> {
+        let of_others = self.seen.iter().filter(|(id, sighting)| {
+            matches!(id, LeaseId::Shard(_)) && sighting.owner.as_deref().is_some_and(|owner| owner != me)
+        });
+        of_others.map(|(_, sighting)| sighting.since + times.lease).min()
+    }
+
     /// The copies whose registration still moves, `me` among them.
     pub fn live_copies(&self, me: &str, times: &LeaseTimes, now: Duration) -> Vec<String> {
         let alive = self.seen.keys().filter_map(|id| match id {
@@ -206,6 +216,69 @@ pub fn plan_takes(
     takes
 }
 
+/// Decides which shards `me`, holding `held`, asks others for at `now`: one of each class in which nothing is free and
+/// the fullest live copy holds at least two more. It hands over what it is asked for (see [`to_hand_over`]), so that no
+/// shard has two readers, not even for the time that an old holder needs to notice.
+pub fn plan_asks<'a>(
+    observer: &Observer,
+    leases: &'a [Lease],
+    shards: &Shards,
+    me: &str,
+    held: &BTreeSet<ShardId>,
+    times: &LeaseTimes,
+    now: Duration,
+) -> Vec<&'a Lease> {
+    let copies = observer.live_copies(me, times, now);
+    let rank = copies.iter().position(|c| c == me).unwrap_or(0);
+    let takes = plan_takes(observer, leases, shards, me, held, times, now);
+    let mut asks = Vec::new();
+    for class in ShardClass::ALL {
+        let mine = held.iter().filter(|shard| shard.class == class).count();
+        let of_class = |lease: &&Lease| matches!(lease.id, LeaseId::Shard(shard) if shard.class == class);
+        let has_asked = leases.iter().filter(of_class).any(|lease| lease.wanted_by.as_deref() == Some(me));
+        if has_asked || takes.iter().any(|take| take.shard.class == class) {
+            continue;
+        }
+        let of_copy = |copy: &str| -> Vec<&'a Lease> {
+            leases.iter().filter(of_class).filter(|lease| lease.owner.as_deref() == Some(copy)).collect()
+        };
+        let fullest = copies.iter().filter(|copy| *copy != me).map(|copy| of_copy(copy)).max_by_key(Vec::len);
+        let Some(fullest) = fullest.filter(|theirs| theirs.len() >= mine + 2) else { continue };
+        // Two copies that ask at the same time should seldom ask for the same shard.
+        let not_asked: Vec<_> = fullest.iter().filter(|lease| lease.wanted_by.is_none()).collect();
+        asks.extend(not_asked.get(rank % not_asked.len().max(1)).map(|lease| **lease));
+    }
+    asks
+}
+
+/// The shards that `me` is asked for and hands over at `now`: to a copy that is alive and holds at least two less.
+pub fn to_hand_over(
+    observer: &Observer,
+    leases: &[Lease],
+    me: &str,
+    times: &LeaseTimes,
+    now: Duration,
+) -> Vec<ShardId> {
+    let live = observer.live_copies(me, times, now);
+    let mut held: BTreeMap<(&str, ShardClass), usize> = BTreeMap::new();
+    for lease in leases {
+        if let (LeaseId::Shard(shard), Some(owner)) = (&lease.id, &lease.owner) {
+            *held.entry((owner, shard.class)).or_default() += 1;
+        }
+    }
+    let mut shards = Vec::new();
+    for lease in leases.iter().filter(|lease| lease.owner.as_deref() == Some(me)) {
+        let (LeaseId::Shard(shard), Some(asker)) = (&lease.id, &lease.wanted_by) else { continue };
+        let count = |copy: &str| held.get(&(copy, shard.class)).copied().unwrap_or(0);
+        if live.contains(asker) && count(me) >= count(asker) + 2 {
+            shards.push(*shard);
+            *held.entry((me, shard.class)).or_default() -= 1;
+            *held.entry((asker, shard.class)).or_default() += 1;
+        }
+    }
+    shards
+}
+
 /// By how much a held message may be extended at `now`: the visibility time, less near the end of the twelve hours for
 /// which SQS lets a message be held; none when that time is over.
 pub fn extension(received: Duration, now: Duration, visibility: Duration) -> Option<Duration> {
@@ -220,7 +293,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     fn lease(id: LeaseId, owner: &str, counter: u64) -> Lease {
-        Lease { id, owner: (!owner.is_empty()).then(|| owner.to_owned()), counter, cursor: None }
+        Lease { id, owner: (!owner.is_empty()).then(|| owner.to_owned()), counter, cursor: None, wanted_by: None }
     }
 
     fn shard(n: u16) -> LeaseId {
@@ -293,6 +366,86 @@ mod tests {
         };
         assert_eq!(["a", "b", "c"].map(|c| held(c, ShardClass::Standard)), [8, 8, 8]);
         assert_eq!(["a", "b", "c"].map(|c| held(c, ShardClass::Urgent)), [3, 3, 2]);
+    }
+
+    /// Copies, each with so many standard shards, numbered on.
+    fn copies(held: &[(&str, u16)]) -> Vec<Lease> {
+        let mut leases: Vec<Lease> = held.iter().map(|(c, _)| lease(LeaseId::Copy((*c).into()), c, 1)).collect();
+        let owners = held.iter().flat_map(|(c, n)| std::iter::repeat_n(*c, usize::from(*n)));
+        leases.extend(owners.enumerate().map(|(n, owner)| lease(shard(n as u16), owner, 1)));
+        leases
+    }
+
+    fn held_by(leases: &[Lease], copy: &str) -> BTreeSet<ShardId> {
+        let mine = leases.iter().filter(|l| l.owner.as_deref() == Some(copy));
+        mine.filter_map(|l| if let LeaseId::Shard(shard) = l.id { Some(shard) } else { None }).collect()
+    }
+
+    #[test]
+    fn whoever_joins_late_is_handed_its_share_one_by_one_and_nobody_less_than_another() {
+        let (times, shards) = (LeaseTimes::default(), Shards { urgent: 0, standard: 24 });
+        let mut leases = copies(&[("a", 12), ("b", 12), ("c", 0), ("d", 0)]);
+        for round in 0..40 {
+            let mut observer = Observer::default();
+            observer.observe(&leases, S(1));
+            let snapshot = leases.clone();
+            for me in ["a", "b", "c", "d"] {
+                let held = held_by(&snapshot, me);
+                let asks = plan_asks(&observer, &snapshot, &shards, me, &held, &times, S(1));
+                assert!(asks.len() <= 1, "one a turn");
+                for ask in asks {
+                    let asked = leases.iter_mut().find(|l| l.id == ask.id).unwrap();
+                    asked.wanted_by = Some(me.into());
+                }
+            }
+            let snapshot = leases.clone();
+            for me in ["a", "b", "c", "d"] {
+                for given in to_hand_over(&observer, &snapshot, me, &times, S(1)) {
+                    let lease = leases.iter_mut().find(|l| l.id == LeaseId::Shard(given)).unwrap();
+                    (lease.owner, lease.wanted_by) = (None, None);
+                }
+            }
+            for me in ["c", "d", "a", "b"] {
+                observer.observe(&leases, S(1));
+                for take in plan_takes(&observer, &leases, &shards, me, &held_by(&leases, me), &times, S(1)) {
+                    leases.iter_mut().find(|l| l.id == LeaseId::Shard(take.shard)).unwrap().owner = Some(me.into());
+                }
+            }
+            let counts = ["a", "b", "c", "d"].map(|c| held_by(&leases, c).len());
+            assert_eq!(counts.iter().sum::<usize>(), 24);
+            if round >= 12 {
+                assert_eq!(counts, [6; 4], "round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_for_while_something_is_free_or_nobody_has_two_more() {
+        let (times, mut observer) = (LeaseTimes::default(), Observer::default());
+        let asks = |observer: &mut Observer, leases: &[Lease], shards: u16| {
+            observer.observe(leases, S(1));
+            let shards = Shards { urgent: 0, standard: shards };
+            plan_asks(observer, leases, &shards, "b", &held_by(leases, "b"), &times, S(1)).len()
+        };
+        assert_eq!(asks(&mut observer, &copies(&[("a", 3), ("b", 1)]), 4), 1);
+        assert_eq!(asks(&mut observer, &copies(&[("a", 2), ("b", 1)]), 3), 0, "that would only change places");
+        assert_eq!(asks(&mut observer, &copies(&[("a", 3), ("b", 1)]), 5), 0, "one is free");
+        let mut asked = copies(&[("a", 4), ("b", 1)]);
+        asked[2].wanted_by = Some("b".into());
+        assert_eq!(asks(&mut observer, &asked, 5), 0, "one at a time");
+    }
+
+    #[test]
+    fn nothing_is_handed_to_a_copy_that_is_dead_or_has_as_much() {
+        let (times, mut observer) = (LeaseTimes::default(), Observer::default());
+        let mut leases = copies(&[("a", 3), ("b", 1)]);
+        leases[2].wanted_by = Some("b".into());
+        observer.observe(&leases, S(0));
+        assert_eq!(to_hand_over(&observer, &leases, "a", &times, S(9)).len(), 1);
+        assert!(to_hand_over(&observer, &leases, "a", &times, S(10)).is_empty(), "b stands still");
+        let mut even = copies(&[("a", 2), ("b", 1)]);
+        even[2].wanted_by = Some("b".into());
+        assert!(to_hand_over(&observer, &even, "a", &times, S(1)).is_empty());
     }
 
     #[test]

@@ -116,6 +116,9 @@ pub struct DispatchArgs {
     /// Calls to store and queues under way at once.
     #[arg(long, env = "PUNCTUAL_DISPATCH_CALLS_IN_FLIGHT", default_value_t = 64, value_parser = usize_in(1..=1_000))]
     pub calls_in_flight: usize,
+    /// Seconds by which the timetable is read ahead, so that runs are sent at their instants; 0 turns it off.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_LOOK_AHEAD_S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=50))]
+    pub look_ahead_s: u64,
 }
 
 /// `jobs`.
@@ -232,6 +235,7 @@ mod tests {
             "dispatch --tick-ms 49",
             "dispatch --page 501",
             "dispatch --calls-in-flight 0",
+            "dispatch --look-ahead-s 51",
             "jobs list --limit 0",
             "runs list c-1/bill --limit 10001",
         ] {

@@ -11,7 +11,7 @@ use crate::timetable::{Problem, window};
 use crate::{doctor, import, listing};
 use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{Clock, SystemClock};
-use punctual_core::due::{Minute, SETTLE, Shards};
+use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
@@ -75,9 +75,13 @@ async fn open(names: Names) -> Result<Aws, CommandError> {
     connect(names).await.map_err(failed)
 }
 
+async fn layout_of(ports: &Ports) -> Result<Layout, CommandError> {
+    let layout = ports.control.layout().await.map_err(failed)?;
+    layout.ok_or_else(|| failed("the store was never set up: run `punctual setup`"))
+}
+
 async fn shards_of(ports: &Ports) -> Result<Shards, CommandError> {
-    let shards = ports.control.shards().await.map_err(failed)?;
-    shards.ok_or_else(|| failed("the store was never set up: run `punctual setup`"))
+    layout_of(ports).await.map(|layout| layout.write)
 }
 
 async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
@@ -123,20 +127,21 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
         tick: Duration::from_millis(args.tick_ms),
         page: args.page,
         calls_in_flight: args.calls_in_flight,
+        look_ahead: s(args.look_ahead_s),
     };
     settings.check().map_err(CommandError::BadInput)?;
     let aws = open(names).await?;
     let ports = aws.ports();
-    let shards = shards_of(&ports).await?;
+    let layout = layout_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
     let id = process_id(&args.id);
-    tracing::info!(scheduler.id = id, ?settings, ?shards, ?zones, "dispatch starts");
+    tracing::info!(scheduler.id = id, ?settings, ?layout, ?zones, "dispatch starts");
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(ports, Arc::new(SystemClock::new()), shards, Arc::new(zones), settings, id, stop).await;
+    service::run(ports, Arc::new(SystemClock::new()), layout, Arc::new(zones), settings, id, stop).await;
     Ok(())
 }
 

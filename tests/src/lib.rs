@@ -9,7 +9,7 @@ pub mod watch;
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::clock::{Clock, TokioClock};
 use punctual_core::deadline::StartRule;
-use punctual_core::due::{Minute, SETTLE, Shards};
+use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
@@ -93,6 +93,11 @@ impl Stoppable {
     pub fn tell(self) -> JoinHandle<Duration> {
         self.stop.send(()).expect("it is running");
         self.ended
+    }
+
+    /// Ends it at once, as SIGKILL does.
+    pub fn kill(self) {
+        self.ended.abort();
     }
 }
 
@@ -226,7 +231,15 @@ impl Town {
     pub fn start_scheduler_by(&mut self, clock: Arc<dyn Clock>, name: &str) {
         let (shards, zones) = (self.shards, self.zones.clone());
         self.supervise(name, move |ports, _, id| {
-            scheduler::run(ports, clock.clone(), shards, zones.clone(), DispatchSettings::default(), id, pending())
+            scheduler::run(
+                ports,
+                clock.clone(),
+                Layout::of(shards),
+                zones.clone(),
+                DispatchSettings::default(),
+                id,
+                pending(),
+            )
         });
     }
 
@@ -245,7 +258,7 @@ impl Town {
     pub fn start_stoppable_scheduler(&self, name: &str) -> Stoppable {
         let (clock, shards, zones) = (self.clock.clone(), self.shards, self.zones.clone());
         self.stoppable(name, move |ports, _, id, stop| {
-            scheduler::run(ports, clock, shards, zones, DispatchSettings::default(), id, stop)
+            scheduler::run(ports, clock, Layout::of(shards), zones, DispatchSettings::default(), id, stop)
         })
     }
 
@@ -306,12 +319,17 @@ impl Town {
 
     /// Lets virtual time pass until something holds, or `seconds` have gone by; says whether it holds.
     pub async fn until(&self, seconds: u64, holds: impl Fn(&World) -> bool) -> bool {
-        let give_up_at = self.clock.monotonic() + Duration::from_secs(seconds);
+        self.until_ms(seconds * 1_000, 500, holds).await
+    }
+
+    /// The same in milliseconds, looking so often.
+    pub async fn until_ms(&self, within: u64, every: u64, holds: impl Fn(&World) -> bool) -> bool {
+        let give_up_at = self.clock.monotonic() + Duration::from_millis(within);
         while !holds(&self.world) {
             if self.clock.monotonic() >= give_up_at {
                 return false;
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_millis(every)).await;
         }
         true
     }

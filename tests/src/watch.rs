@@ -2,11 +2,10 @@
 
 use crate::PortChange;
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use punctual_core::due::DueBucket;
 use punctual_core::message::DeadLetter;
 use punctual_core::ports::{
-    Delivery, DueIndex, DuePage, PageToken, PortResult, Ports, QueueDepth, RunQueue, SendResult,
+    Delivery, DueIndex, DuePage, DueSpan, PageToken, PortResult, Ports, QueueDepth, RunQueue, SendResult,
 };
 use punctual_core::priority::Priority;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,19 +74,19 @@ impl DueIndex for Watched<dyn DueIndex, DueBucket> {
     async fn page(
         &self,
         bucket: DueBucket,
-        until: DateTime<Utc>,
+        span: DueSpan,
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage> {
         self.notes.add(bucket);
-        self.port.page(bucket, until, after, limit).await
+        self.port.page(bucket, span, after, limit).await
     }
 }
 
 #[async_trait]
 impl RunQueue for Watched<dyn RunQueue, Delivery> {
-    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
-        self.port.send(priority, bodies).await
+    async fn send_after(&self, priority: Priority, bodies: &[String], delay: Duration) -> PortResult<Vec<SendResult>> {
+        self.port.send_after(priority, bodies, delay).await
     }
     async fn receive(
         &self,

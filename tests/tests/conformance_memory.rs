@@ -315,7 +315,7 @@ mod faults {
     #[tokio::test(start_paused = true)]
     async fn calls_are_counted_over_all_processes_and_faults_can_be_one_processs_own() {
         let plan = FaultPlan::default();
-        plan.add(Point::EveryOf("q".into(), "control.shards"), Fault::LoseAnswer);
+        plan.add(Point::EveryOf("q".into(), "control.layout"), Fault::LoseAnswer);
         let world = world();
         let (p, q) = (Faults::new(&plan, "p").wrap(world.ports()), Faults::new(&plan, "q").wrap(world.ports()));
         assert!(p.control.shards().await.is_ok());
@@ -324,10 +324,10 @@ mod faults {
         assert!(q.control.shards().await.is_err());
         let calls: Vec<_> = plan.calls().into_iter().map(|c| (c.number, c.nth, c.name, c.process)).collect();
         let expected = [
-            (1, 1, "control.shards", "p"),
-            (2, 2, "control.shards", "q"),
+            (1, 1, "control.layout", "p"),
+            (2, 2, "control.layout", "q"),
             (3, 1, "queue.depth", "p"),
-            (4, 3, "control.shards", "q"),
+            (4, 3, "control.layout", "q"),
         ];
         assert_eq!(calls, expected.map(|(number, nth, name, process)| (number, nth, name, process.to_owned())));
     }
@@ -340,7 +340,7 @@ mod index_lag {
     use punctual_core::job::{Job, JobKey, JobSpec, Timetable};
     use punctual_core::missed::MissedRule;
     use punctual_core::payload::{Handler, SmsPayload};
-    use punctual_core::ports::{Advance, AdvanceFrom, Create, JobRead};
+    use punctual_core::ports::{Advance, AdvanceFrom, Create, DueSpan, JobRead};
     use punctual_core::priority::Priority;
     use punctual_core::retry::RetryRule;
     use punctual_core::schedule::{Firing, Schedule};
@@ -369,7 +369,7 @@ mod index_lag {
         let job = Job::create(spec, start(), &world_of, None, "t".into(), "test").unwrap();
         let (key, bucket, due_at) = (&job.spec.key, job.due_bucket.unwrap(), job.next_due_at.unwrap());
         assert_eq!(ports.jobs.create(&job).await, Ok(Create::Created));
-        let shown = async || ports.due.page(bucket, due_at, None, 10).await.unwrap().entries.len();
+        let shown = async || ports.due.page(bucket, DueSpan::up_to(due_at), None, 10).await.unwrap().entries.len();
         assert_eq!(shown().await, 0);
         tokio::time::sleep(lag).await;
         assert_eq!(shown().await, 1);

@@ -1,12 +1,14 @@
 //! What dispatch does when copies come and go and when jobs are not as they should be, in memory and in virtual time.
 
-use punctual_core::due::{Minute, Shards};
-use punctual_core::job::JobState;
+use chrono::TimeDelta;
+use punctual_core::due::{Layout, Minute, SETTLE, Shards};
+use punctual_core::job::{Advanced, JobState};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
 use punctual_core::missed::Many;
-use punctual_core::ports::Replace;
+use punctual_core::ports::{Advance, AdvanceFrom, Replace};
 use punctual_core::run::{RunStatus, SkipReason};
+use punctual_core::schedule::whole_second;
 use punctual_scheduler::operations::{Created, create_job};
 use punctual_tests::watch::due_reads;
 use punctual_tests::{Town, at, reminder, run_of, within};
@@ -51,10 +53,10 @@ async fn a_copy_that_stops_in_order_hands_over_at_once() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let second = town.start_stoppable_scheduler("second");
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert!(owners(&town).iter().all(|owner| owner.starts_with("first")), "nobody is robbed of his shards");
+    assert_eq!(shares(&town.world, &["first", "second"]), [2, 1], "as even as three can be");
 
     first.tell().await.expect("it ends in order");
-    assert!(owners(&town).is_empty());
+    assert!(owners(&town).iter().all(|owner| owner.starts_with("second")));
     let left = town.world.leases();
     assert!(!left.iter().any(|l| l.id.to_string().starts_with("copy/first")), "its registration is gone too");
     let left: BTreeMap<LeaseId, Minute> = left.into_iter().filter_map(|l| Some((l.id, l.cursor?))).collect();
@@ -69,12 +71,14 @@ async fn a_copy_that_stops_in_order_hands_over_at_once() {
     };
     assert!(town.until(4, holds_all).await, "{:?}", town.world.leases());
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let mut oldest: BTreeMap<LeaseId, Minute> = BTreeMap::new();
-    for bucket in reads.all() {
-        let from = oldest.entry(LeaseId::Shard(bucket.shard)).or_insert(bucket.minute);
-        *from = bucket.minute.min(*from);
+    let read: BTreeSet<(LeaseId, Minute)> =
+        reads.all().into_iter().map(|bucket| (LeaseId::Shard(bucket.shard), bucket.minute)).collect();
+    let now = Minute::of(town.clock.now());
+    for (id, cursor) in left {
+        for minute in cursor.0..=now.0 {
+            assert!(read.contains(&(id.clone(), Minute(minute))), "{id}: minute {minute} of {}..={}", cursor.0, now.0);
+        }
     }
-    assert_eq!(oldest, left, "the next one goes on from the cursors");
     drop(second);
 }
 
@@ -198,4 +202,185 @@ async fn index_lag_and_throttling_only_make_runs_late() {
     for key in town.world.jobs().keys() {
         assert_eq!(town.world.advances(key)[..2], [at(8), at(68)]);
     }
+}
+
+/// How many standard shards each of these copies holds.
+fn shares(world: &World, names: &[&str]) -> Vec<usize> {
+    let leases = world.leases();
+    let of = |name: &&str| {
+        let held = leases.iter().filter(|l| l.id.to_string().starts_with("shard/0"));
+        held.filter(|l| l.owner.as_ref().is_some_and(|owner| owner.starts_with(*name))).count()
+    };
+    names.iter().map(of).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_joins_late_is_handed_its_share_and_no_run_is_enqueued_twice_by_it() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 24 }).await;
+    for n in 0..240 {
+        town.add(reminder(&format!("c-{n}/bill"), EVERY_MINUTE)).await;
+    }
+    town.start_scheduler("a");
+    assert!(town.until(30, |world| shares(world, &["a"]) == [24]).await);
+    town.start_scheduler("b");
+    assert!(
+        town.until(60, |world| shares(world, &["a", "b"]) == [12, 12]).await,
+        "{:?}",
+        shares(&town.world, &["a", "b"])
+    );
+    town.start_scheduler("c");
+    let all_three = |world: &World| shares(world, &["a", "b", "c"]).iter().all(|held| (7..=9).contains(held));
+    assert!(town.until(60, all_three).await, "{:?}", shares(&town.world, &["a", "b", "c"]));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    town.stop().await;
+    let enqueued = town.world.enqueued();
+    let distinct: BTreeSet<_> = enqueued.iter().filter_map(|e| e.message.as_ref().map(|m| m.run_id())).collect();
+    assert_eq!(enqueued.len(), distinct.len(), "a hand-over repeats nothing");
+    let late = enqueued.iter().filter_map(|e| e.message.as_ref().map(|m| m.first_enqueued_at - m.due_at));
+    assert!(late.max().is_some_and(|lag| lag <= TimeDelta::seconds(3)), "and makes nothing later than a turn or two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shards_of_a_copy_that_dies_move_within_the_lease_time_and_two_seconds() {
+    for died_after_ms in [0, 700, 1_500, 2_900] {
+        let mut town = Town::new(Shards { urgent: 2, standard: 6 }).await;
+        let dying = town.start_stoppable_scheduler("dying");
+        town.start_scheduler("other");
+        tokio::time::sleep(Duration::from_millis(60_000 + died_after_ms)).await;
+        assert!(shares(&town.world, &["dying", "other"]).iter().all(|held| *held == 3));
+        let died_at = town.clock.monotonic();
+        dying.kill();
+        assert!(town.until_ms(20_000, 50, |world| shares(world, &["other"]) == [6]).await);
+        let moved_in = town.clock.monotonic() - died_at;
+        assert!(moved_in <= Duration::from_secs(12), "{moved_in:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_sent_at_its_instant_whatever_the_tick() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 2 }).await;
+    for n in 0..40 {
+        town.add(reminder(&format!("c-{n}/bill"), &format!("every 1h from 2026-10-05T03:15:{:02}Z", n))).await;
+    }
+    town.start_scheduler("s");
+    assert!(town.until(180, |world| world.enqueued().len() == 40).await);
+    for sent in town.world.enqueued() {
+        let message = sent.message.expect("it can be read");
+        let lag = message.first_enqueued_at - message.due_at;
+        assert!((TimeDelta::zero()..=TimeDelta::milliseconds(20)).contains(&lag), "{lag}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heavy_second_is_in_the_queue_before_it_is_due_and_visible_when_it_is() {
+    const JOBS: usize = 3_000;
+    let plan = FaultPlan::default();
+    for call in ["jobs.get_many", "queue.send", "jobs.advance"] {
+        plan.add(Point::Every(call), Fault::Delay(Duration::from_millis(30)));
+    }
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan, Arc::new(|ports| ports)).await;
+    let due_at = at(100);
+    for n in 0..JOBS {
+        town.add(reminder(&format!("c-{n}/bill"), "every 1h from 2026-10-05T03:15:00Z")).await;
+    }
+    assert_eq!(town.world.job(&run_of("c-0/bill", at(0)).job_key).and_then(|job| job.next_due_at), Some(due_at));
+    town.start_scheduler("s");
+    assert!(town.until(180, |world| world.enqueued().len() >= JOBS).await);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let sent = town.world.enqueued();
+    assert_eq!(sent.len(), JOBS, "each once");
+    for sent in &sent {
+        let visible_at = sent.message.as_ref().expect("it can be read").first_enqueued_at + sent.delay;
+        assert!(visible_at >= due_at && visible_at <= due_at + TimeDelta::milliseconds(1_500), "{visible_at}");
+    }
+    let early = sent.iter().filter(|sent| !sent.delay.is_zero()).count();
+    assert!(early * 2 >= JOBS, "{early} of {JOBS} were sent in the seconds before");
+}
+
+// The near future was read without it.
+#[tokio::test(start_paused = true)]
+async fn a_job_made_inside_the_look_ahead_is_enqueued_within_two_seconds_of_being_due() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    town.start_scheduler("s");
+    for ahead in [1, 2, 7, 20] {
+        tokio::time::sleep(Duration::from_millis(61_300)).await;
+        let due_at = whole_second(town.clock.now()) + TimeDelta::seconds(ahead);
+        let id = format!("in-{ahead}/bill");
+        town.add(reminder(&id, &format!("at {}", due_at.format("%Y-%m-%dT%H:%M:%SZ")))).await;
+        assert!(town.until(40, |world| world.enqueued().len() == 1).await);
+        let message = town.world.enqueued().remove(0).message.expect("it can be read");
+        let lag = message.first_enqueued_at - due_at;
+        assert!((TimeDelta::zero()..=TimeDelta::seconds(2)).contains(&lag), "{id}: {lag}");
+        town.world.forget_history();
+    }
+}
+
+// It was sent early and kept back by the queue; its copy died before it could advance the job.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_dies_with_runs_in_hand_loses_none() {
+    let plan = FaultPlan::one(Point::Nth("jobs.advance", 1), Fault::CrashBefore);
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan, Arc::new(|ports| ports)).await;
+    for n in 0..600 {
+        town.add(reminder(&format!("c-{n}/bill"), "at 2026-10-05T03:15:00Z")).await;
+    }
+    town.start_scheduler("s");
+    let is_done = |world: &World| world.jobs().values().all(|job| job.next_scheduled_at.is_none());
+    assert!(town.until(300, is_done).await);
+    let distinct: BTreeSet<_> =
+        town.world.enqueued().iter().filter_map(|e| e.message.as_ref().map(|m| m.run_id())).collect();
+    assert_eq!(distinct.len(), 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_behind_the_cursor_is_found_by_the_audit() {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    town.start_scheduler("s");
+    tokio::time::sleep(Duration::from_secs(7_200)).await;
+    // A writer whose clock stood for half an hour puts a job where nobody reads any more.
+    let key = run_of("c-1/bill", at(0)).job_key;
+    town.add(reminder("c-1/bill", "every 1h from 2026-10-05T06:00:00Z")).await;
+    let job = town.world.job(&key).expect("it was made");
+    let mut next = job.standing().expect("it is due some time");
+    next.due_at = at(7_200 - 1_800);
+    next.bucket.minute = Minute::of(next.due_at);
+    let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, version: job.version };
+    let to = Advanced { state: JobState::Active, next: Some(next), expires_at: None };
+    let moved = town.world.ports().jobs.advance(&key, &from, &to).await;
+    assert_eq!(moved, Ok(Advance::Advanced));
+    assert!(town.until(70, |world| world.enqueued().len() == 1).await, "the last hour is read every minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_that_are_added_while_running_are_read_before_anything_is_written_to_them() {
+    let few = Shards { urgent: 0, standard: 2 };
+    let many = Shards { urgent: 0, standard: 8 };
+    let mut town = Town::new(few).await;
+    for n in 0..60 {
+        town.add(reminder(&format!("c-{n}/bill"), EVERY_MINUTE)).await;
+    }
+    ["a", "b"].iter().for_each(|name| town.start_scheduler(name));
+    tokio::time::sleep(Duration::from_secs(130)).await;
+    let control = town.world.ports().control;
+    for shard in many.all() {
+        let cursor = Minute::of(town.clock.now() - SETTLE);
+        town.world.ports().leases.init(&LeaseId::Shard(shard), cursor).await.expect("memory does not fail");
+    }
+    let growing = Layout { read: many, write: few };
+    assert_eq!(control.change_layout(Layout::of(few), growing).await, Ok(growing));
+    assert!(
+        town.until(60, |world| shares(world, &["a", "b"]) == [4, 4]).await,
+        "{:?}",
+        shares(&town.world, &["a", "b"])
+    );
+    assert_eq!(control.change_layout(growing, Layout::of(many)).await, Ok(Layout::of(many)));
+    tokio::time::sleep(Duration::from_secs(180)).await;
+    let jobs = town.world.jobs();
+    let used: BTreeSet<_> = jobs.values().filter_map(|job| job.due_bucket.map(|bucket| bucket.shard)).collect();
+    assert_eq!(used.len(), 8, "jobs have moved to the new shards as they advanced");
+    let enqueued = town.world.enqueued();
+    let distinct: BTreeSet<_> = enqueued.iter().filter_map(|e| e.message.as_ref().map(|m| m.run_id())).collect();
+    assert_eq!(distinct.len(), enqueued.len());
+    let lags = enqueued.iter().filter_map(|e| e.message.as_ref().map(|m| m.first_enqueued_at - m.due_at));
+    assert!(lags.max().is_some_and(|lag| lag <= TimeDelta::seconds(3)));
+    assert_eq!(town.world.jobs().values().filter(|job| job.next_due_at < Some(town.clock.now())).count(), 0);
 }

@@ -4,10 +4,11 @@ use super::Aws;
 use super::error::{met_by_put, port_error};
 use super::job_item::Item;
 use super::jobs::{number, text};
-use crate::due::Shards;
+use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
 use async_trait::async_trait;
+use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 
 const SHARDS: &str = "shards";
@@ -22,37 +23,68 @@ impl DynamoControl {
         Self { client: aws.dynamodb.clone(), table: aws.names.control() }
     }
 
-    fn shards_of(&self, item: &Item) -> PortResult<Shards> {
+    fn layout_of(&self, item: &Item) -> PortResult<Layout> {
         let count = |name: &str| item.get(name).and_then(|n| n.as_n().ok()).and_then(|n| n.parse().ok());
-        match (count("urgent"), count("standard")) {
-            (Some(urgent), Some(standard)) => Ok(Shards { urgent, standard }),
-            _ => Err(PortError::Permanent(format!("the item `{SHARDS}` in {} cannot be read", self.table))),
+        let (Some(urgent), Some(standard)) = (count("urgent"), count("standard")) else {
+            return Err(PortError::Permanent(format!("the item `{SHARDS}` in {} cannot be read", self.table)));
+        };
+        let read = Shards {
+            urgent: count("read_urgent").unwrap_or(urgent),
+            standard: count("read_standard").unwrap_or(standard),
+        };
+        Ok(Layout { read, write: Shards { urgent, standard } })
+    }
+
+    fn put(&self, layout: Layout) -> PutItemFluentBuilder {
+        let Layout { read, write } = layout;
+        self.client
+            .put_item()
+            .table_name(&self.table)
+            .item("control_id", text(SHARDS))
+            .item("urgent", number(write.urgent))
+            .item("standard", number(write.standard))
+            .item("read_urgent", number(read.urgent))
+            .item("read_standard", number(read.standard))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+    }
+
+    /// The layout that a put leaves, whether it went through or not.
+    async fn settle(&self, put: PutItemFluentBuilder, wanted: Layout) -> PortResult<Layout> {
+        let Err(error) = put.send().await else { return Ok(wanted) };
+        match met_by_put(&error) {
+            Some(old) => self.layout_of(&old),
+            None => Err(port_error(&self.table, error)),
         }
     }
 }
 
 #[async_trait]
 impl Control for DynamoControl {
-    async fn shards(&self) -> PortResult<Option<Shards>> {
+    async fn layout(&self) -> PortResult<Option<Layout>> {
         let get = self.client.get_item().table_name(&self.table).key("control_id", text(SHARDS)).consistent_read(true);
         let answer = get.send().await.map_err(|e| port_error(&self.table, e))?;
-        answer.item.map(|item| self.shards_of(&item)).transpose()
+        answer.item.map(|item| self.layout_of(&item)).transpose()
     }
 
     async fn init_shards(&self, shards: Shards) -> PortResult<Shards> {
+        let layout = Layout::of(shards);
+        let put = self.put(layout).condition_expression("attribute_not_exists(control_id)");
+        Ok(self.settle(put, layout).await?.write)
+    }
+
+    async fn change_layout(&self, from: Layout, to: Layout) -> PortResult<Layout> {
+        // The counts to read were not written by every version: where they are missing, they are those to write.
         let put = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .item("control_id", text(SHARDS))
-            .item("urgent", number(shards.urgent))
-            .item("standard", number(shards.standard))
-            .condition_expression("attribute_not_exists(control_id)")
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let Err(error) = put.send().await else { return Ok(shards) };
-        match met_by_put(&error) {
-            Some(old) => self.shards_of(&old),
-            None => Err(port_error(&self.table, error)),
-        }
+            .put(to)
+            .condition_expression(
+                "urgent = :urgent AND standard = :standard \
+                 AND (read_urgent = :read_urgent OR attribute_not_exists(read_urgent)) \
+                 AND (read_standard = :read_standard OR attribute_not_exists(read_standard))",
+            )
+            .expression_attribute_values(":urgent", number(from.write.urgent))
+            .expression_attribute_values(":standard", number(from.write.standard))
+            .expression_attribute_values(":read_urgent", number(from.read.urgent))
+            .expression_attribute_values(":read_standard", number(from.read.standard));
+        self.settle(put, to).await
     }
 }

@@ -6,9 +6,9 @@ use super::job_item::Item;
 use super::jobs::{number, text};
 use super::schema::DUE_INDEX;
 use crate::due::DueBucket;
-use crate::ports::{DueEntry, DueIndex, DuePage, PageToken, PortResult};
+use crate::ports::{DueEntry, DueIndex, DuePage, DueSpan, PageToken, PortResult};
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
 
 pub(super) struct DynamoDueIndex {
     client: aws_sdk_dynamodb::Client,
@@ -26,7 +26,7 @@ impl DueIndex for DynamoDueIndex {
     async fn page(
         &self,
         bucket: DueBucket,
-        until: DateTime<Utc>,
+        span: DueSpan,
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage> {
@@ -37,9 +37,16 @@ impl DueIndex for DynamoDueIndex {
             .table_name(&self.table)
             .index_name(DUE_INDEX)
             .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("due_bucket = :bucket AND next_due_at <= :until")
             .expression_attribute_values(":bucket", text(&name))
-            .expression_attribute_values(":until", number(until.timestamp()));
+            .expression_attribute_values(":until", number(span.until.timestamp()));
+        query = match span.after {
+            None => query.key_condition_expression("due_bucket = :bucket AND next_due_at <= :until"),
+            // DynamoDB refuses a span that ends before it begins.
+            Some(after) if after.timestamp() >= span.until.timestamp() => return Ok(DuePage::default()),
+            Some(after) => query
+                .key_condition_expression("due_bucket = :bucket AND next_due_at BETWEEN :from AND :until")
+                .expression_attribute_values(":from", number(after.timestamp() + 1)),
+        };
         // The token is the sort key and the job key of the last entry.
         if let Some((due_at, key)) = after.as_ref().and_then(|PageToken(token)| token.split_once('|')) {
             query = query

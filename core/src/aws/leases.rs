@@ -89,7 +89,7 @@ impl LeaseStore for DynamoLeases {
         let counter = observed.map_or(0, |lease| lease.counter) + 1;
         let update = self
             .update(id)
-            .update_expression("SET #owner = :me, #counter = :next")
+            .update_expression("SET #owner = :me, #counter = :next REMOVE wanted_by")
             .expression_attribute_values(":me", text(owner))
             .expression_attribute_values(":next", number(counter));
         let update = match observed {
@@ -126,8 +126,26 @@ impl LeaseStore for DynamoLeases {
             .expression_attribute_values(":me", text(owner))
             .expression_attribute_values(":counter", number(counter))
             .expression_attribute_values(":next", number(counter + 1));
-        let update = with_cursor(update, "SET #counter = :next", " REMOVE #owner", cursor);
+        let update = with_cursor(update, "SET #counter = :next", " REMOVE #owner, wanted_by", cursor);
         self.claim(update, id, owner, counter).await.map(|_| ())
+    }
+
+    async fn ask(&self, id: &LeaseId, owner: &str, by: &str) -> PortResult<()> {
+        let update = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("lease_id", text(&id.to_string()))
+            .expression_attribute_names("#owner", "owner")
+            .condition_expression("#owner = :owner")
+            .update_expression("SET wanted_by = :by")
+            .expression_attribute_values(":owner", text(owner))
+            .expression_attribute_values(":by", text(by));
+        match update.send().await {
+            Ok(_) => Ok(()),
+            Err(e) if met_by_update(&e).is_some() => Ok(()),
+            Err(e) => Err(port_error(&self.table, e)),
+        }
     }
 
     async fn remove(&self, observed: &Lease) -> PortResult<()> {
@@ -174,5 +192,6 @@ fn lease_of(item: &Item, id: &LeaseId) -> Option<Lease> {
         owner: item.get("owner").and_then(|o| o.as_s().ok()).cloned(),
         counter: item.get("counter")?.as_n().ok()?.parse().ok()?,
         cursor: item.get("cursor").and_then(|c| c.as_n().ok()).and_then(|c| c.parse().ok()).map(Minute),
+        wanted_by: item.get("wanted_by").and_then(|o| o.as_s().ok()).cloned(),
     })
 }

@@ -6,7 +6,7 @@ use super::{Aws, Names};
 use crate::error::PortError;
 use crate::message::DeadLetter;
 use crate::ports::{
-    BATCH, Delivery, LONGEST_WAIT, PortResult, QueueDepth, RunQueue, SendResult, check_batch, check_body,
+    BATCH, Delivery, LONGEST_WAIT, PortResult, QueueDepth, RunQueue, SendResult, check_batch, check_body, check_delay,
     check_visibility,
 };
 use crate::priority::Priority;
@@ -61,13 +61,15 @@ impl SqsQueue {
 
 #[async_trait]
 impl RunQueue for SqsQueue {
-    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
+    async fn send_after(&self, priority: Priority, bodies: &[String], delay: Duration) -> PortResult<Vec<SendResult>> {
         let name = self.names.queue(priority);
         check_batch(bodies.len())?;
+        check_delay(delay)?;
+        let delay_s = i32::try_from(delay.as_secs()).expect("a delay is at most 900 s");
         let mut results: Vec<SendResult> = bodies.iter().map(|body| check_body(body)).collect();
         let entries = bodies.iter().enumerate().filter(|(i, _)| results[*i].is_ok()).map(|(i, body)| {
-            let entry = SendMessageBatchRequestEntry::builder().id(i.to_string()).message_body(body).build();
-            entry.expect("id and body are given")
+            let entry = SendMessageBatchRequestEntry::builder().id(i.to_string()).message_body(body);
+            entry.delay_seconds(delay_s).build().expect("id and body are given")
         });
         let entries: Vec<_> = entries.collect();
         if entries.is_empty() {

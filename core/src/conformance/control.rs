@@ -1,6 +1,6 @@
 //! What a [`Control`](crate::ports::Control) must do.
 
-use crate::due::Shards;
+use crate::due::{Layout, Shards};
 use crate::ports::Ports;
 
 /// Whoever comes later gets the counts in force.
@@ -13,4 +13,18 @@ pub async fn shard_counts_are_set_once(ports: &Ports) {
         assert_eq!(ports.control.init_shards(later).await, Ok(in_force));
         assert_eq!(ports.control.shards().await, Ok(Some(in_force)));
     }
+}
+
+/// Readers first, then writers; whoever decided from older counts gets those in force.
+pub async fn shard_counts_change_only_from_what_they_were(ports: &Ports) {
+    let write = ports.control.init_shards(Shards { urgent: 2, standard: 5 }).await.expect("the counts can be set");
+    let before = ports.control.layout().await.expect("the counts can be read").expect("they are set");
+    assert_eq!(before.write, write);
+    let more = Shards { urgent: write.urgent + 1, standard: write.standard + 4 };
+    let growing = Layout { read: more, write };
+    assert_eq!(ports.control.change_layout(before, growing).await, Ok(growing));
+    assert_eq!(ports.control.change_layout(before, Layout::of(more)).await, Ok(growing), "they were others by now");
+    assert_eq!(ports.control.layout().await, Ok(Some(growing)));
+    assert_eq!(ports.control.shards().await, Ok(Some(write)), "writers follow later");
+    assert_eq!(ports.control.change_layout(growing, before).await, Ok(before));
 }

@@ -4,7 +4,7 @@ use super::eventually;
 use super::samples::{job_in, on_to, random_bucket, random_name, read, standing, stored, to_the_end};
 use crate::due::{DueBucket, ShardId};
 use crate::job::{Job, JobKey, JobState};
-use crate::ports::{Advance, DueEntry, Ports, Replace};
+use crate::ports::{Advance, DueEntry, DueSpan, Ports, Replace};
 use chrono::{DateTime, TimeDelta, Utc};
 
 fn end_of(bucket: DueBucket) -> DateTime<Utc> {
@@ -21,7 +21,8 @@ async fn expect_keys(ports: &Ports, bucket: DueBucket, jobs: &[&Job]) {
     expected.sort();
     let what = format!("{bucket} holds {expected:?}");
     eventually(&what, async || {
-        let page = ports.due.page(bucket, end_of(bucket), None, 100).await.expect("the index can be read");
+        let page =
+            ports.due.page(bucket, DueSpan::up_to(end_of(bucket)), None, 100).await.expect("the index can be read");
         let mut keys: Vec<JobKey> = page.entries.into_iter().map(|entry| entry.key).collect();
         keys.sort();
         (keys == expected).then_some(())
@@ -52,11 +53,35 @@ pub async fn a_page_goes_by_due_time_up_to_the_bound(ports: &Ports) {
     for (until, count) in [(-1, 0), (0, 1), (9, 2), (39, 3), (40, 4), (3_600, 5)] {
         let until_at = bucket.minute.start() + TimeDelta::seconds(until);
         eventually(&format!("{count} entries are due until second {until}"), async || {
-            let page = ports.due.page(bucket, until_at, None, 100).await.expect("the index can be read");
+            let page =
+                ports.due.page(bucket, DueSpan::up_to(until_at), None, 100).await.expect("the index can be read");
             (page.entries == expected[..count]).then_some(())
         })
         .await;
     }
+}
+
+/// What is due just at the lower bound is out; a span that is empty holds nothing.
+pub async fn a_span_begins_behind_its_bound(ports: &Ports) {
+    let bucket = random_bucket();
+    let mut expected = Vec::new();
+    for s in [5, 6, 7, 8] {
+        expected.push(entry(&stored(ports, job_in(bucket, s)).await));
+    }
+    let second = |s| bucket.minute.start() + TimeDelta::seconds(s);
+    for (after, until, shown) in [(4, 8, 0..4), (5, 7, 1..3), (7, 7, 3..3), (8, 5, 4..4), (8, 59, 4..4)] {
+        let span = DueSpan { after: Some(second(after)), until: second(until) };
+        eventually(&format!("{span:?} holds {shown:?}"), async || {
+            let page = ports.due.page(bucket, span, None, 100).await.expect("the index can be read");
+            (page.entries == expected[shown.clone()]).then_some(())
+        })
+        .await;
+    }
+    let span = DueSpan { after: Some(second(5)), until: second(59) };
+    let first = ports.due.page(bucket, span, None, 2).await.expect("the index can be read");
+    assert_eq!(first.entries, expected[1..3]);
+    let second = ports.due.page(bucket, span, first.next, 2).await.expect("the index can be read");
+    assert_eq!(second.entries, expected[3..]);
 }
 
 /// Page by page, also where entries are due in the same second.
@@ -69,7 +94,8 @@ pub async fn pages_show_each_entry_once(ports: &Ports) {
     expect_keys(ports, bucket, &jobs.iter().collect::<Vec<_>>()).await;
     let (mut entries, mut sizes, mut after) = (Vec::new(), Vec::new(), None);
     loop {
-        let page = ports.due.page(bucket, end_of(bucket), after, 2).await.expect("the index can be read");
+        let page =
+            ports.due.page(bucket, DueSpan::up_to(end_of(bucket)), after, 2).await.expect("the index can be read");
         sizes.push(page.entries.len());
         entries.extend(page.entries);
         after = Some(match page.next {
@@ -111,7 +137,7 @@ pub async fn an_advanced_job_changes_its_bucket(ports: &Ports) {
     job.advance(&to);
     expect_keys(ports, new, &[&job]).await;
     expect_keys(ports, old, &[]).await;
-    let page = ports.due.page(new, end_of(new), None, 100).await.expect("the index can be read");
+    let page = ports.due.page(new, DueSpan::up_to(end_of(new)), None, 100).await.expect("the index can be read");
     assert_eq!(page.entries, [entry(&job)]);
 }
 

@@ -5,6 +5,10 @@ use crate::due::{Minute, ShardClass, ShardId};
 use crate::lease::{Lease, LeaseId};
 use crate::ports::{Claim, Ports};
 
+fn free(id: &LeaseId) -> Lease {
+    Lease { id: id.clone(), owner: None, counter: 0, cursor: None, wanted_by: None }
+}
+
 fn random_id() -> LeaseId {
     LeaseId::Copy(random_name())
 }
@@ -49,7 +53,7 @@ pub async fn a_lease_is_made_once_and_keeps_what_it_has(ports: &Ports) {
 pub async fn a_lease_is_taken_only_as_it_was_observed(ports: &Ports) {
     let (id, counter) = held(ports, "a").await;
     let observed = there(ports, &id).await;
-    let expected = Lease { id: id.clone(), owner: Some("a".into()), counter, cursor: None };
+    let expected = Lease { id: id.clone(), owner: Some("a".into()), counter, cursor: None, wanted_by: None };
     assert_eq!(observed, expected);
     assert_eq!(ports.leases.take(&id, None, "b").await, Ok(Claim::Lost), "there is one");
     assert_eq!(ports.leases.take(&id, Some(&observed), "b").await, Ok(Claim::Held { counter: counter + 1 }));
@@ -102,7 +106,7 @@ pub async fn a_renewal_raises_the_counter_and_stores_the_cursor(ports: &Ports) {
         let renewal = ports.leases.renew(&id, "a", counter + step - 1, cursor.map(Minute)).await;
         assert_eq!(renewal, Ok(Claim::Held { counter: counter + step }));
         let expected =
-            Lease { id: id.clone(), owner: Some("a".into()), counter: counter + step, cursor: Some(Minute(kept)) };
+            Lease { owner: Some("a".into()), counter: counter + step, cursor: Some(Minute(kept)), ..free(&id) };
         assert_eq!(there(ports, &id).await, expected);
     }
 }
@@ -153,6 +157,30 @@ pub async fn a_released_lease_keeps_its_cursor_for_the_next_holder(ports: &Ports
         let taken = there(ports, &id).await;
         assert_eq!((taken.owner.as_deref(), taken.cursor), (Some("b"), Some(kept)));
     }
+}
+
+/// A note that changes neither owner nor counter, and goes with the lease's next change of hands.
+pub async fn a_lease_can_be_asked_for_while_it_is_held(ports: &Ports) {
+    let (id, counter) = held(ports, "a").await;
+    assert_eq!(ports.leases.ask(&id, "x", "b").await, Ok(()));
+    assert_eq!(there(ports, &id).await.wanted_by, None, "it is not x's");
+    assert_eq!(ports.leases.ask(&id, "a", "b").await, Ok(()));
+    let expected = Lease { owner: Some("a".into()), counter, wanted_by: Some("b".into()), ..free(&id) };
+    assert_eq!(there(ports, &id).await, expected);
+    assert_eq!(ports.leases.renew(&id, "a", counter, None).await, Ok(Claim::Held { counter: counter + 1 }));
+    assert_eq!(there(ports, &id).await.wanted_by.as_deref(), Some("b"), "a renewal keeps it");
+    assert_eq!(ports.leases.ask(&id, "a", "c").await, Ok(()));
+    assert_eq!(ports.leases.release(&id, "a", counter + 1, None).await, Ok(()));
+    let released = there(ports, &id).await;
+    assert_eq!((released.owner.as_deref(), released.wanted_by.as_deref()), (None, None));
+    assert_eq!(ports.leases.take(&id, Some(&released), "c").await, Ok(Claim::Held { counter: released.counter + 1 }));
+    assert_eq!(ports.leases.ask(&id, "c", "d").await, Ok(()));
+    let asked = there(ports, &id).await;
+    assert_eq!(ports.leases.take(&id, Some(&asked), "d").await, Ok(Claim::Held { counter: asked.counter + 1 }));
+    assert_eq!(there(ports, &id).await.wanted_by, None);
+    let gone = random_id();
+    assert_eq!(ports.leases.ask(&gone, "a", "b").await, Ok(()));
+    assert_eq!(read(ports, &gone).await, None, "a note never makes a lease");
 }
 
 /// Whoever lost it frees nothing.

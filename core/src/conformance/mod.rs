@@ -51,6 +51,7 @@ macro_rules! for_each_conformance_case {
             due: [
                 only_jobs_with_a_bucket_are_in_the_index,
                 a_page_goes_by_due_time_up_to_the_bound,
+                a_span_begins_behind_its_bound,
                 pages_show_each_entry_once,
                 buckets_do_not_mix,
                 an_advanced_job_changes_its_bucket,
@@ -77,12 +78,14 @@ macro_rules! for_each_conformance_case {
                 a_renewal_whose_answer_was_lost_is_mine,
                 a_renewal_of_anothers_lease_is_lost,
                 a_released_lease_keeps_its_cursor_for_the_next_holder,
+                a_lease_can_be_asked_for_while_it_is_held,
                 a_release_by_another_or_of_an_older_counter_does_nothing,
                 a_lease_is_removed_only_as_it_was_observed,
                 a_free_lease_can_be_removed,
             ]
             control: [
                 shard_counts_are_set_once,
+                shard_counts_change_only_from_what_they_were,
             ]
             queue: [
                 a_batch_is_answered_in_order_and_arrives_whole,
@@ -101,6 +104,8 @@ macro_rules! for_each_conformance_case {
                 a_batch_of_more_than_ten_is_refused,
                 an_empty_batch_does_nothing,
                 a_body_that_cannot_be_sent_is_refused_alone,
+                a_delayed_message_comes_later,
+                a_delay_above_a_quarter_of_an_hour_is_refused,
                 a_visibility_above_twelve_hours_is_refused,
                 the_depth_tells_visible_from_held,
                 a_dead_letter_goes_out,

@@ -54,6 +54,14 @@ async fn expect_depth(ports: &Ports, visible: u64, in_flight: u64) {
     .await;
 }
 
+async fn expect_delayed(ports: &Ports, delayed: u64) {
+    let expected = QueueDepth { visible: 0, in_flight: 0, delayed };
+    eventually(&format!("the depth is {expected:?}"), async || {
+        (ports.queue.depth(Q).await.expect("the depth can be read") == expected).then_some(())
+    })
+    .await;
+}
+
 fn is_permanent<T>(result: &Result<T, PortError>) -> bool {
     matches!(result, Err(PortError::Permanent(_)))
 }
@@ -230,6 +238,23 @@ pub async fn a_body_that_cannot_be_sent_is_refused_alone(ports: &Ports) {
     let mut received: Vec<String> = receive_all(ports, 2, LONG).await.into_iter().map(|d| d.body).collect();
     received.sort();
     assert!(received == ["last".to_owned(), longest], "just the two that can be sent arrive");
+}
+
+/// It is counted apart until then.
+pub async fn a_delayed_message_comes_later(ports: &Ports) {
+    let bodies = ["later".to_owned()];
+    assert_eq!(ports.queue.send_after(Q, &bodies, S(2)).await, Ok(vec![Ok(())]));
+    expect_delayed(ports, 1).await;
+    assert!(receive(ports, 0, LONG).await.is_empty(), "it is kept back");
+    assert_eq!(receive_one(ports, LONG).await.body, "later");
+}
+
+/// Emulators take more than SQS does.
+pub async fn a_delay_above_a_quarter_of_an_hour_is_refused(ports: &Ports) {
+    let bodies = ["never".to_owned()];
+    assert!(is_permanent(&ports.queue.send_after(Q, &bodies, S(901)).await));
+    assert_eq!(ports.queue.send_after(Q, &bodies, S(900)).await, Ok(vec![Ok(())]));
+    expect_delayed(ports, 1).await;
 }
 
 /// SQS would refuse it; emulators would not.

@@ -1,17 +1,27 @@
 //! Settings in memory.
 
 use super::World;
-use crate::due::Shards;
+use crate::due::{Layout, Shards};
+use crate::error::PortError;
 use crate::ports::{Control, PortResult};
 use async_trait::async_trait;
 
 #[async_trait]
 impl Control for World {
-    async fn shards(&self) -> PortResult<Option<Shards>> {
-        Ok(self.state().shards)
+    async fn layout(&self) -> PortResult<Option<Layout>> {
+        Ok(self.state().layout)
     }
 
     async fn init_shards(&self, shards: Shards) -> PortResult<Shards> {
-        Ok(*self.state().shards.get_or_insert(shards))
+        Ok(self.state().layout.get_or_insert(Layout::of(shards)).write)
+    }
+
+    async fn change_layout(&self, from: Layout, to: Layout) -> PortResult<Layout> {
+        let mut state = self.state();
+        match state.layout {
+            Some(layout) if layout == from => Ok(*state.layout.insert(to)),
+            Some(layout) => Ok(layout),
+            None => Err(PortError::Permanent("the store was never set up".into())),
+        }
     }
 }

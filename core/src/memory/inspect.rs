@@ -62,6 +62,8 @@ pub struct Enqueued {
     pub message: Option<Message>,
     /// Its body.
     pub body: String,
+    /// For how long it was kept back.
+    pub delay: Duration,
 }
 
 /// A message that is still in a queue.
@@ -206,6 +208,11 @@ impl World {
         if let Some(record) = self.state().jobs.records.get_mut(key) {
             record.unreadable = Some(why.to_owned());
         }
+    }
+
+    /// Forgets all that happened so far.
+    pub fn forget_history(&self) {
+        self.state().history.clear();
     }
 
     /// Removes a job, as if it had expired or been deleted.

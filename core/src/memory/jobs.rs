@@ -6,8 +6,8 @@ use crate::due::DueBucket;
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobState};
 use crate::ports::{
-    ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, Move, PageToken, PortResult,
-    Replace,
+    ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore, Move, PageToken,
+    PortResult, Replace,
 };
 use crate::schedule::whole_second;
 use async_trait::async_trait;
@@ -211,7 +211,7 @@ impl DueIndex for World {
     async fn page(
         &self,
         bucket: DueBucket,
-        until: DateTime<Utc>,
+        span: DueSpan,
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage> {
@@ -226,7 +226,8 @@ impl DueIndex for World {
             .get(&bucket)
             .into_iter()
             .flat_map(|entries| entries.range((start.clone(), Bound::Unbounded)))
-            .take_while(|((due_at, _), _)| *due_at <= until)
+            .skip_while(|((due_at, _), _)| span.after.is_some_and(|after| *due_at <= whole_second(after)))
+            .take_while(|((due_at, _), _)| *due_at <= span.until)
             .filter(|(_, shown)| shown.from <= now)
             .take(limit)
             .map(|((due_at, key), _)| DueEntry { key: key.clone(), due_at: *due_at })

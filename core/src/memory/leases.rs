@@ -13,7 +13,7 @@ impl LeaseStore for World {
     }
 
     async fn init(&self, id: &LeaseId, cursor: Minute) -> PortResult<()> {
-        let free = || Lease { id: id.clone(), owner: None, counter: 0, cursor: Some(cursor) };
+        let free = || Lease { id: id.clone(), owner: None, counter: 0, cursor: Some(cursor), wanted_by: None };
         self.state().leases.entry(id.clone()).or_insert_with(free);
         Ok(())
     }
@@ -24,12 +24,14 @@ impl LeaseStore for World {
             if observed.is_some() {
                 return Ok(Claim::Lost);
             }
-            let taken = Lease { id: id.clone(), owner: Some(owner.to_owned()), counter: 1, cursor: None };
+            let owner = Some(owner.to_owned());
+            let taken = Lease { id: id.clone(), owner, counter: 1, cursor: None, wanted_by: None };
             state.leases.insert(id.clone(), taken);
             return Ok(Claim::Held { counter: 1 });
         };
         if observed.is_some_and(|observed| is_as(lease, observed)) {
             lease.owner = Some(owner.to_owned());
+            lease.wanted_by = None;
             lease.counter += 1;
             return Ok(Claim::Held { counter: lease.counter });
         }
@@ -50,8 +52,16 @@ impl LeaseStore for World {
     async fn release(&self, id: &LeaseId, owner: &str, counter: u64, cursor: Option<Minute>) -> PortResult<()> {
         if let Some(lease) = self.state().leases.get_mut(id).filter(|l| is_held(l, owner, counter)) {
             lease.owner = None;
+            lease.wanted_by = None;
             lease.counter += 1;
             lease.cursor = cursor.or(lease.cursor);
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, id: &LeaseId, owner: &str, by: &str) -> PortResult<()> {
+        if let Some(lease) = self.state().leases.get_mut(id).filter(|l| l.owner.as_deref() == Some(owner)) {
+            lease.wanted_by = Some(by.to_owned());
         }
         Ok(())
     }

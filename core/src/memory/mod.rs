@@ -19,7 +19,7 @@ pub use gateway::{GatewaySend, Script};
 pub use inspect::{Effect, Enqueued, Recorded, Waiting};
 
 use crate::clock::Clock;
-use crate::due::Shards;
+use crate::due::Layout;
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::ports::{Gateway, Ports};
@@ -48,7 +48,7 @@ struct State {
     jobs: jobs::Jobs,
     rows: runs::Rows,
     leases: BTreeMap<LeaseId, Lease>,
-    shards: Option<Shards>,
+    layout: Option<Layout>,
     queues: [queue::Queue; Priority::ALL.len()],
     dead_letters: Vec<DeadLetter>,
     gateway: gateway::State,

@@ -6,7 +6,7 @@ use crate::error::PortError;
 use crate::lease::LONGEST_HOLD;
 use crate::message::{DeadLetter, Message};
 use crate::ports::{
-    BATCH, Delivery, LONGEST_WAIT, PortResult, QueueDepth, RunQueue, SendResult, check_batch, check_body,
+    BATCH, Delivery, LONGEST_WAIT, PortResult, QueueDepth, RunQueue, SendResult, check_batch, check_body, check_delay,
     check_visibility,
 };
 use crate::priority::Priority;
@@ -55,15 +55,10 @@ impl Receipt {
 }
 
 impl Queue {
-    fn send(&mut self, body: &str, now: Duration) {
-        let stored = Stored {
-            body: body.to_owned(),
-            visible_at: now,
-            receive_count: 0,
-            sent_at: now,
-            received_at: Duration::ZERO,
-        };
-        self.order.insert((now, self.sent));
+    fn send(&mut self, body: &str, now: Duration, visible_at: Duration) {
+        let stored =
+            Stored { body: body.to_owned(), visible_at, receive_count: 0, sent_at: now, received_at: Duration::ZERO };
+        self.order.insert((visible_at, self.sent));
         self.messages.insert(self.sent, stored);
         self.sent += 1;
     }
@@ -120,15 +115,17 @@ impl Queue {
 
 #[async_trait]
 impl RunQueue for World {
-    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
+    async fn send_after(&self, priority: Priority, bodies: &[String], delay: Duration) -> PortResult<Vec<SendResult>> {
         check_batch(bodies.len())?;
+        check_delay(delay)?;
+        let delay = Duration::from_secs(delay.as_secs());
         let (at, now) = (self.now(), self.monotonic());
         let mut state = self.state();
         let mut send = |body: &String| {
             check_body(body)?;
-            state.queues[priority as usize].send(body, now);
+            state.queues[priority as usize].send(body, now, now + delay);
             let message = Message::decode(body).ok();
-            state.record(at, Effect::Enqueued(Enqueued { priority, message, body: body.clone() }));
+            state.record(at, Effect::Enqueued(Enqueued { priority, message, body: body.clone(), delay }));
             Ok(())
         };
         let results = bodies.iter().map(&mut send).collect();
@@ -214,6 +211,8 @@ impl RunQueue for World {
         let state = self.state();
         let queue = &state.queues[priority as usize];
         let visible = queue.order.range(..=(now, u64::MAX)).count() as u64;
-        Ok(QueueDepth { visible, in_flight: queue.messages.len() as u64 - visible, delayed: 0 })
+        let is_delayed = |stored: &&Stored| stored.receive_count == 0 && stored.visible_at > now;
+        let delayed = queue.messages.values().filter(is_delayed).count() as u64;
+        Ok(QueueDepth { visible, in_flight: queue.messages.len() as u64 - visible - delayed, delayed })
     }
 }

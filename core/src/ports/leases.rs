@@ -23,6 +23,10 @@ pub trait LeaseStore: Send + Sync {
     /// Frees a lease that is `owner`'s at `counter`; does nothing if it is not. Stores the cursor, if one is given.
     async fn release(&self, id: &LeaseId, owner: &str, counter: u64, cursor: Option<Minute>) -> PortResult<()>;
 
+    /// Notes on a lease that `by` would take it over from `owner`, if it is still `owner`'s; does nothing if it is not.
+    /// The note goes with the next take or release.
+    async fn ask(&self, id: &LeaseId, owner: &str, by: &str) -> PortResult<()>;
+
     /// Removes a lease that is still as `observed`; does nothing if it is not.
     async fn remove(&self, observed: &Lease) -> PortResult<()>;
 }

@@ -11,12 +11,12 @@ mod store;
 pub use gateway::{Gateway, SmsRequest};
 pub use leases::{Claim, LeaseStore};
 pub use queue::{
-    BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch, check_body,
-    check_visibility,
+    BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_DELAY, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch,
+    check_body, check_delay, check_visibility,
 };
 pub use store::{
-    ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, JobPage, JobRead, JobStore, Move,
-    PageToken, Put, Replace, RunStore,
+    ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore,
+    Move, PageToken, Put, Replace, RunStore,
 };
 
 use crate::error::PortError;

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The longest time for which one receive waits.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
+/// The longest time for which a sent message can be kept back.
+pub const LONGEST_DELAY: Duration = Duration::from_secs(900);
+
 /// The most messages that one call sends, receives, extends or deletes.
 pub const BATCH: usize = 10;
 
@@ -20,8 +23,14 @@ pub const LONGEST_BODY_BYTES: usize = 25_000;
 /// One queue per priority, and the dead letters. Adapters check AWS's limits themselves: emulators do not.
 #[async_trait]
 pub trait RunQueue: Send + Sync {
-    /// Sends up to ten bodies; the answer has one result per body, in order.
-    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>>;
+    /// Sends up to ten bodies that become visible after `delay`, which is cut to whole seconds; the answer has one result
+    /// per body, in order.
+    async fn send_after(&self, priority: Priority, bodies: &[String], delay: Duration) -> PortResult<Vec<SendResult>>;
+
+    /// Sends up to ten bodies that are visible at once.
+    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
+        self.send_after(priority, bodies, Duration::ZERO).await
+    }
 
     /// Takes up to `max` messages (ten if it is more), waiting up to `wait` (20 s if it is more) for the first. Each stays invisible to others for
     /// `visibility`.
@@ -72,6 +81,21 @@ pub fn check_body(body: &str) -> SendResult {
 pub fn check_batch(entries: usize) -> SendResult {
     if entries > BATCH {
         return Err(PortError::Permanent(format!("{entries} entries in one call: at most {BATCH} are allowed")));
+    }
+    Ok(())
+}
+
+/// For how long SQS keeps a sent message back.
+///
+/// # Errors
+/// Permanent; names the limit.
+pub fn check_delay(delay: Duration) -> SendResult {
+    if delay > LONGEST_DELAY {
+        return Err(PortError::Permanent(format!(
+            "a delay of {} s is too long: {} s are allowed",
+            delay.as_secs(),
+            LONGEST_DELAY.as_secs()
+        )));
     }
     Ok(())
 }

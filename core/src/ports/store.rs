@@ -1,7 +1,7 @@
 //! Ports to what is stored: jobs, the due index, run rows, settings.
 
 use super::PortResult;
-use crate::due::{DueBucket, Shards};
+use crate::due::{DueBucket, Layout, Shards};
 use crate::error::PortError;
 use crate::job::{Advanced, Job, JobKey};
 use crate::run::{RunId, RunRow};
@@ -127,14 +127,30 @@ pub struct JobPage {
 /// Step 2: the due index. Eventually consistent: what it says is a hint, the job decides.
 #[async_trait]
 pub trait DueIndex: Send + Sync {
-    /// A page of what sits in `bucket` and is due at `until` or earlier, the oldest first.
+    /// A page of what sits in `bucket` and is due within `span`, the oldest first.
     async fn page(
         &self,
         bucket: DueBucket,
-        until: DateTime<Utc>,
+        span: DueSpan,
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage>;
+}
+
+/// A stretch of due times, in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueSpan {
+    /// Only what is due later than this; none = however early.
+    pub after: Option<DateTime<Utc>>,
+    /// Only what is due at this or earlier.
+    pub until: DateTime<Utc>,
+}
+
+impl DueSpan {
+    /// All that is due at `until` or earlier.
+    pub fn up_to(until: DateTime<Utc>) -> Self {
+        DueSpan { after: None, until }
+    }
 }
 
 /// One entry of the due index.
@@ -181,8 +197,16 @@ pub enum Put {
 #[async_trait]
 pub trait Control: Send + Sync {
     /// The shard counts; none = the store was never set up.
-    async fn shards(&self) -> PortResult<Option<Shards>>;
+    async fn layout(&self) -> PortResult<Option<Layout>>;
 
-    /// Sets the shard counts if none are set yet; returns those in force.
+    /// Sets the shard counts if none are set yet; returns those in force, as jobs are written by them.
     async fn init_shards(&self, shards: Shards) -> PortResult<Shards>;
+
+    /// Changes the shard counts if they are still `from`; returns those in force.
+    async fn change_layout(&self, from: Layout, to: Layout) -> PortResult<Layout>;
+
+    /// The shards that jobs are written to; none = the store was never set up.
+    async fn shards(&self) -> PortResult<Option<Shards>> {
+        Ok(self.layout().await?.map(|layout| layout.write))
+    }
 }

@@ -23,7 +23,7 @@ use punctual_core::aws::Names;
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::due::{DueBucket, Minute, Shards};
 use punctual_core::lease::LeaseId;
-use punctual_core::ports::Ports;
+use punctual_core::ports::{DueSpan, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::{EXIT_FAILED, EXIT_OK, print_line};
 use punctual_core::zone::Zones;
@@ -328,7 +328,7 @@ impl Demo {
                 let mut after = None;
                 loop {
                     let bucket = DueBucket { minute: Minute(minute), shard };
-                    let page = self.ports.due.page(bucket, now, after, 500).await?;
+                    let page = self.ports.due.page(bucket, DueSpan::up_to(now), after, 500).await?;
                     left += page.entries.len() as u64;
                     after = page.next;
                     if after.is_none() {

@@ -92,7 +92,7 @@ impl Dispatcher {
             if budget.is_used_up() && job.spec.missed.many == Many::All {
                 return Ok(WorkedOff::Done(Tally::left()));
             }
-            let skipped = match decide(&job, bucket, self.clock.now(), &self.timetable(), &self.id) {
+            let skipped = match decide(&job, bucket, self.clock.now(), &self.world().timetable(), &self.id) {
                 Decision::Fire { priority, runs } => {
                     // One run of a job that is not to have all of them is what the job is for: it does not wait.
                     let is_bounded = job.spec.missed.many == Many::All;
@@ -113,7 +113,7 @@ impl Dispatcher {
                     match self.write_skip(&first.message, reason, Some(range)).await? {
                         SkipRow::Written => Skipped::To(to),
                         SkipRow::Covers(range) => {
-                            Skipped::To(after_skip(&job, range, self.clock.now(), &self.timetable()))
+                            Skipped::To(after_skip(&job, range, self.clock.now(), &self.world().timetable()))
                         }
                         SkipRow::Ended => Skipped::To(first.to),
                         SkipRow::Open => Skipped::Send(Box::new(Firing::new(priority, first, &job))),
@@ -125,8 +125,9 @@ impl Dispatcher {
                 Skipped::To(to) => to,
                 Skipped::Send(firing) => return Ok(WorkedOff::Send(firing)),
             };
-            if !self.advance_to(&job, to.clone()).await? {
-                return Ok(WorkedOff::Done(Tally::left()));
+            let tally = self.advance_to(&job, to.clone()).await;
+            if tally.moved.is_empty() {
+                return tally.error.map_or(Ok(WorkedOff::Done(Tally::left())), Err);
             }
             permission.progress();
             job.advance(&to);
@@ -162,7 +163,7 @@ impl Dispatcher {
                 (SkipRow::Open, None) => return Ok(Skipped::Send(Box::new(Firing::new(priority, run.clone(), job)))),
                 (SkipRow::Open, Some(to)) => return Ok(Skipped::To(to)),
                 (SkipRow::Covers(range), None) => {
-                    return Ok(Skipped::To(after_skip(job, range, self.clock.now(), &self.timetable())));
+                    return Ok(Skipped::To(after_skip(job, range, self.clock.now(), &self.world().timetable())));
                 }
                 // It stands for more than this run: the next step looks at it by itself.
                 (SkipRow::Covers(_), Some(to)) => return Ok(Skipped::To(to)),
@@ -175,9 +176,9 @@ impl Dispatcher {
         Ok(Skipped::To(passed.expect("a decision to skip names at least one run")))
     }
 
-    /// False when the job stands elsewhere by now: the next read shows where.
-    async fn advance_to(&self, job: &Job, to: Advanced) -> Result<bool, PortError> {
-        let Some(scheduled_at) = job.next_scheduled_at else { return Ok(false) };
+    /// Moves one job on behind what has its row.
+    async fn advance_to(&self, job: &Job, to: Advanced) -> Tally {
+        let Some(scheduled_at) = job.next_scheduled_at else { return Tally::left() };
         let from = AdvanceFrom { next_scheduled_at: scheduled_at, version: job.version };
         self.advance(vec![Move { key: job.spec.key.clone(), from, to }]).await
     }

@@ -6,6 +6,7 @@
 
 use super::pass::{Dispatcher, Permission, Tally};
 use futures::future::join_all;
+use futures::stream::{self, StreamExt};
 use punctual_core::clock::Stopwatch;
 use punctual_core::dispatch::DueRun;
 use punctual_core::due::DueBucket;
@@ -14,11 +15,13 @@ use punctual_core::job::{Advanced, Job, NextFiring};
 use punctual_core::message::Message;
 use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, Move};
 use punctual_core::priority::Priority;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Runs that are enqueued by calls side by side and then advanced together: five full sends, two full advances.
-pub(super) const BATCH_OF_RUNS: usize = 50;
+const BATCH_OF_RUNS: usize = 50;
 /// Such batches of one page that are worked on at the same time.
-pub(super) const BATCHES_AT_ONCE: usize = 4;
+const BATCHES_AT_ONCE: usize = 4;
 
 /// One due job on its way through a pass.
 pub(super) struct Firing {
@@ -55,9 +58,28 @@ impl Post {
 }
 
 impl Dispatcher {
+    /// Enqueues runs of different jobs, to appear after `delay`, and advances each job whose run the queue accepted.
+    pub(super) async fn fire_all(&self, firings: Vec<Firing>, delay: Duration, permission: &dyn Permission) -> Tally {
+        let mut by_priority: BTreeMap<Priority, Vec<Firing>> = BTreeMap::new();
+        for firing in firings {
+            by_priority.entry(firing.priority).or_default().push(firing);
+        }
+        let batches = by_priority.iter().flat_map(|(priority, of_one)| {
+            of_one.chunks(BATCH_OF_RUNS).map(|batch| self.fire(*priority, batch, delay, permission))
+        });
+        let work: Vec<_> = batches.collect();
+        stream::iter(work)
+            .buffer_unordered(BATCHES_AT_ONCE)
+            .fold(Tally::default(), async |mut all, one| {
+                all.add(one);
+                all
+            })
+            .await
+    }
+
     /// Enqueues some runs, then advances those that the queue accepted, whatever became of the others.
-    pub(super) async fn fire(&self, priority: Priority, batch: &[Firing], permission: &dyn Permission) -> Tally {
-        let sends = batch.chunks(BATCH).map(|some| self.enqueue(priority, some, permission));
+    async fn fire(&self, priority: Priority, batch: &[Firing], delay: Duration, permission: &dyn Permission) -> Tally {
+        let sends = batch.chunks(BATCH).map(|some| self.enqueue(priority, some, delay, permission));
         let results = join_all(sends).await.into_iter().flatten();
         let mut tally = Tally::default();
         let mut accepted = Vec::with_capacity(batch.len());
@@ -67,14 +89,8 @@ impl Dispatcher {
                 left => tally.add(left.tally()),
             }
         }
-        let any_accepted = !accepted.is_empty();
-        let moves = accepted.into_iter().map(|firing| firing.way.clone()).collect();
-        match self.advance(moves).await {
-            Ok(true) => {}
-            Ok(false) => tally.add(Tally::left()),
-            Err(error) => tally.add(Tally::failed(error)),
-        }
-        if any_accepted {
+        if !accepted.is_empty() {
+            tally.add(self.advance(accepted.into_iter().map(|firing| firing.way.clone()).collect()).await);
             permission.progress();
         }
         tally
@@ -91,17 +107,17 @@ impl Dispatcher {
     ) -> Tally {
         for some in runs.chunks(BATCH_OF_RUNS) {
             let batch: Vec<Firing> = some.iter().map(|run| Firing::new(priority, run.clone(), job)).collect();
-            let sends = batch.chunks(BATCH).map(|few| self.enqueue(priority, few, permission));
+            let sends = batch.chunks(BATCH).map(|few| self.enqueue(priority, few, Duration::ZERO, permission));
             let results: Vec<Post> = join_all(sends).await.into_iter().flatten().collect();
             let accepted = results.iter().take_while(|post| matches!(post, Post::Accepted)).count();
             if let Some(last) = accepted.checked_sub(1) {
                 // The job stands at the first of them.
                 let way = Move { from: batch[0].way.from, ..batch[last].way.clone() };
-                match self.advance(vec![way]).await {
-                    Ok(true) => permission.progress(),
-                    Ok(false) => return Tally::left(),
-                    Err(error) => return Tally::failed(error),
+                let tally = self.advance(vec![way]).await;
+                if tally.moved.is_empty() {
+                    return tally;
                 }
+                permission.progress();
             }
             if let Some(first_left) = results.into_iter().nth(accepted) {
                 return first_left.tally();
@@ -111,20 +127,28 @@ impl Dispatcher {
     }
 
     /// Sends up to ten messages, if the lease is trusted; says what came of each.
-    async fn enqueue(&self, priority: Priority, firings: &[Firing], permission: &dyn Permission) -> Vec<Post> {
+    async fn enqueue(
+        &self,
+        priority: Priority,
+        firings: &[Firing],
+        delay: Duration,
+        permission: &dyn Permission,
+    ) -> Vec<Post> {
         let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
         if !permission.holds() {
             return vec![Post::Withheld; firings.len()];
         }
-        let bodies: Vec<String> = firings.iter().map(|firing| firing.message.encode()).collect();
-        let results = match self.ports.queue.send(priority, &bodies).await {
+        let first_enqueued_at = self.clock.now();
+        let body = |firing: &Firing| Message { first_enqueued_at, ..firing.message.clone() }.encode();
+        let bodies: Vec<String> = firings.iter().map(body).collect();
+        let results = match self.ports.queue.send_after(priority, &bodies, delay).await {
             Ok(results) => results,
             Err(error) => return vec![Post::Failed(error); firings.len()],
         };
-        let now = self.clock.now();
+        let visible_at = self.clock.now().max(first_enqueued_at + delay);
         let sent = firings.iter().zip(results).map(|(firing, result)| match result {
             Ok(()) => {
-                let lag = (now - firing.message.due_at).as_seconds_f64();
+                let lag = (visible_at - firing.message.due_at).as_seconds_f64();
                 self.metrics.enqueued(priority, lag.max(0.0));
                 Post::Accepted
             }
@@ -133,10 +157,9 @@ impl Dispatcher {
         sent.collect()
     }
 
-    /// Moves jobs on, each for itself. False when one of them stands elsewhere by now: the next read shows where. The
-    /// first error is told when all were tried.
-    pub(super) async fn advance(&self, mut moves: Vec<Move>) -> Result<bool, PortError> {
-        let (mut all_moved, mut failed) = (true, None);
+    /// Moves jobs on, each for itself. One that stands elsewhere by now is left: the next read shows where.
+    pub(super) async fn advance(&self, mut moves: Vec<Move>) -> Tally {
+        let mut tally = Tally::default();
         for moves in moves.chunks_mut(ADVANCES) {
             let (results, is_stale) = {
                 let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
@@ -155,19 +178,20 @@ impl Dispatcher {
                 match result {
                     Ok(Advance::Advanced) => {
                         self.metrics.advanced.increment(1);
+                        tally.moved.push(one.key.clone());
                         if is_stale {
-                            failed = failed.or(self.put_into_present_bucket(one).await.err());
+                            tally.error = tally.error.take().or(self.put_into_present_bucket(one).await.err());
                         }
                     }
                     Ok(Advance::Changed) => {
                         self.metrics.already_advanced.increment(1);
-                        all_moved = false;
+                        tally.add(Tally::left());
                     }
-                    Err(error) => failed = failed.or(Some(error)),
+                    Err(error) => tally.add(Tally::failed(error)),
                 }
             }
         }
-        failed.map_or(Ok(all_moved), Err)
+        tally
     }
 
     /// The process stood still during the write: the minute may have been left behind by its reader meanwhile.

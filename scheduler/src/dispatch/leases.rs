@@ -9,29 +9,39 @@ use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::due::{Cursor, Minute, ShardId, Shards};
 use punctual_core::error::PortError;
-use punctual_core::lease::{Lease, LeaseId, LeaseTimes, Observer, Take, plan_takes};
+use punctual_core::lease::{Lease, LeaseId, LeaseTimes, Observer, Take, plan_asks, plan_takes, to_hand_over};
 use punctual_core::ports::{Claim, LeaseStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 const RENEWALS_AT_ONCE: usize = 8;
 /// For how much longer than a lease time a copy that got nowhere leaves the shards to others: time for them to see its
 /// leases stand still, but no longer, for the trouble may be everybody's.
 const UNFIT_BEYOND_LEASE: Duration = Duration::from_secs(5);
 
-/// A shard in this copy's hands, as its loop sees it.
+/// The two sides from which a shard is worked on. Each must get somewhere for the lease to be renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Passes over what is due.
+    Passes,
+    /// Sends by the clock.
+    Clock,
+}
+
+/// A shard in this copy's hands, as its loops see it.
 pub struct ShardLease {
     /// Which shard.
     pub shard: ShardId,
     clock: Arc<dyn Clock>,
     trusted_until_ms: AtomicU64,
-    last_progress_ms: AtomicU64,
+    last_progress_ms: [AtomicU64; 2],
     cursor: AtomicI64,
-    given_up: AtomicBool,
-    end: Notify,
+    given_up: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
 }
 
 impl ShardLease {
@@ -41,16 +51,16 @@ impl ShardLease {
             shard,
             clock,
             trusted_until_ms: AtomicU64::new(trusted_until.as_millis() as u64),
-            last_progress_ms: AtomicU64::new(now),
+            last_progress_ms: [AtomicU64::new(now), AtomicU64::new(now)],
             cursor: AtomicI64::new(cursor.0.0),
-            given_up: AtomicBool::new(false),
-            end: Notify::new(),
+            given_up: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
         }
     }
 
-    /// Whether the lease is gone for good and the loop must end.
+    /// Whether the lease is gone for good and the loops must end.
     pub fn is_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Acquire)
+        *self.given_up.borrow()
     }
 
     /// How far the shard has been read.
@@ -65,35 +75,70 @@ impl ShardLease {
 
     /// Ends this copy's claim: nothing is sent any more.
     pub fn give_up(&self) {
-        self.given_up.store(true, Ordering::Release);
-        self.end.notify_one();
+        self.given_up.send_replace(true);
+    }
+
+    /// Says that no send is under way any more and none will follow.
+    pub(super) fn set_ended(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Whether its loops have ended.
+    fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Waits for the end of its loops.
+    async fn ended(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     /// Sleeps, or less when the claim ends.
     pub async fn sleep(&self, wait: Duration) {
+        let mut given_up = self.given_up.subscribe();
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = self.end.notified() => {}
+            _ = given_up.wait_for(|given_up| *given_up) => {}
         }
+    }
+
+    /// The permission of one side.
+    pub(super) fn side(&self, side: Side) -> SideOfShard<'_> {
+        SideOfShard { lease: self, side }
+    }
+
+    /// Whether the lease is trusted right now.
+    pub fn holds(&self) -> bool {
+        let until = Duration::from_millis(self.trusted_until_ms.load(Ordering::Acquire));
+        !self.is_given_up() && self.clock.monotonic() < until
     }
 
     fn trust(&self, until: Duration) {
         self.trusted_until_ms.store(until.as_millis() as u64, Ordering::Release);
     }
 
+    /// When the side that is behind last got somewhere.
     fn last_progress(&self) -> Duration {
-        Duration::from_millis(self.last_progress_ms.load(Ordering::Acquire))
+        let [passes, clock] = &self.last_progress_ms;
+        Duration::from_millis(passes.load(Ordering::Acquire).min(clock.load(Ordering::Acquire)))
     }
 }
 
-impl Permission for ShardLease {
+/// A shard's lease as one of its sides uses it.
+pub(super) struct SideOfShard<'a> {
+    lease: &'a ShardLease,
+    side: Side,
+}
+
+impl Permission for SideOfShard<'_> {
     fn holds(&self) -> bool {
-        let until = Duration::from_millis(self.trusted_until_ms.load(Ordering::Acquire));
-        !self.is_given_up() && self.clock.monotonic() < until
+        self.lease.holds()
     }
 
     fn progress(&self) {
-        self.last_progress_ms.store(self.clock.monotonic().as_millis() as u64, Ordering::Release);
+        let now = self.lease.clock.monotonic().as_millis() as u64;
+        self.lease.last_progress_ms[self.side as usize].store(now, Ordering::Release);
     }
 }
 
@@ -101,6 +146,9 @@ struct Held {
     counter: u64,
     lease: Arc<ShardLease>,
 }
+
+/// For so long a turn waits for the last send of a shard that is handed over; the next turn goes on waiting.
+const LAST_SENDS: Duration = Duration::from_millis(500);
 
 /// What a renewal came to.
 enum Renewal {
@@ -126,6 +174,8 @@ pub struct Holder {
     unfit_until: Duration,
     observer: Observer,
     held: BTreeMap<ShardId, Held>,
+    /// Shards that this copy hands over as soon as their loops have ended.
+    leaving: BTreeMap<ShardId, Held>,
     fresh: Vec<Arc<ShardLease>>,
 }
 
@@ -149,6 +199,7 @@ impl Holder {
             unfit_until: Duration::ZERO,
             observer: Observer::default(),
             held: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             fresh: Vec::new(),
         }
     }
@@ -239,11 +290,51 @@ impl Holder {
         if !has_settled {
             return Ok(());
         }
-        let held: BTreeSet<ShardId> = self.held().collect();
+        self.hand_over(&leases, began).await?;
+        // What is on its way out is not free for the copy that hands it over.
+        let held: BTreeSet<ShardId> = self.held.keys().chain(self.leaving.keys()).copied().collect();
+        for ask in plan_asks(&self.observer, &leases, &self.shards, &self.id, &held, &self.times, began) {
+            if let Some(owner) = &ask.owner {
+                self.store.ask(&ask.id, owner, &self.id).await?;
+            }
+        }
         for take in plan_takes(&self.observer, &leases, &self.shards, &self.id, &held, &self.times, began) {
             self.take(take).await?;
         }
         Ok(())
+    }
+
+    /// Hands over what others ask for and should have: after the last send of the shard's loops.
+    async fn hand_over(&mut self, leases: &[Lease], now: Duration) -> Result<(), PortError> {
+        for shard in to_hand_over(&self.observer, leases, &self.id, &self.times, now) {
+            if let Some(held) = self.held.remove(&shard) {
+                tracing::info!(%shard, "the shard is handed over to a copy that holds fewer");
+                held.lease.give_up();
+                self.leaving.insert(shard, held);
+            }
+        }
+        let ends = join_all(self.leaving.values().map(|held| held.lease.ended()));
+        let _ = timeout(LAST_SENDS, ends).await;
+        let ended: Vec<ShardId> =
+            self.leaving.iter().filter(|(_, held)| held.lease.has_ended()).map(|(shard, _)| *shard).collect();
+        for shard in ended {
+            if let Some(held) = self.leaving.remove(&shard) {
+                let (id, cursor) = (LeaseId::Shard(shard), Some(held.lease.cursor().0));
+                // What cannot be given back expires by itself.
+                self.store.release(&id, &self.id, held.counter, cursor).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When a lease expires that this copy could take then, by the monotonic clock; none = nothing is about to.
+    pub fn next_expiry(&self) -> Option<Duration> {
+        self.observer.next_expiry(&self.id, &self.times)
+    }
+
+    /// Goes by these shards from now on.
+    pub fn set_shards(&mut self, shards: Shards) {
+        self.shards = shards;
     }
 
     async fn take(&mut self, take: Take) -> Result<(), PortError> {
@@ -282,7 +373,7 @@ impl Holder {
     async fn deregister(&mut self) -> Result<(), PortError> {
         let Some(counter) = self.registration else { return Ok(()) };
         let id = LeaseId::Copy(self.id.clone());
-        self.store.remove(&Lease { id, owner: Some(self.id.clone()), counter, cursor: None }).await?;
+        self.store.remove(&Lease { id, owner: Some(self.id.clone()), counter, cursor: None, wanted_by: None }).await?;
         (self.registration, self.registered_at) = (None, None);
         Ok(())
     }
@@ -295,12 +386,13 @@ impl Holder {
 
     /// Ends this copy's claims: no loop sends any more.
     pub fn stop_all(&self) {
-        self.held.values().for_each(|held| held.lease.give_up());
+        self.held.values().chain(self.leaving.values()).for_each(|held| held.lease.give_up());
     }
 
     /// Gives everything back, after the last send. What cannot be given back expires by itself.
     pub async fn release_all(&mut self) {
-        let held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
+        held.append(&mut self.leaving);
         let releases = held.into_iter().map(|(shard, held)| {
             let holder = &*self;
             async move {

@@ -12,6 +12,7 @@ pub(super) struct Metrics {
     pub(super) skipped: Counter,
     pub(super) quarantined: Counter,
     pub(super) pass_failures: Counter,
+    pub(super) stragglers: Counter,
 }
 
 impl Metrics {
@@ -23,6 +24,7 @@ impl Metrics {
             already_advanced: counter!("punctual_jobs_already_advanced_total"),
             skipped: counter!("punctual_runs_skipped_total", "by" => "dispatch"),
             quarantined: counter!("punctual_jobs_quarantined_total"),
+            stragglers: counter!("punctual_dispatch_stragglers_total"),
             pass_failures: counter!("punctual_dispatch_pass_failures_total"),
         }
     }

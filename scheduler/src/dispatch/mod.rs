@@ -2,15 +2,19 @@
 //!
 //! [`leases`] holds the shards of this copy, [`pass`] reads the due pages of a minute and has performed what
 //! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, `backlog` works off what was missed, `shard`
-//! repeats that every tick, [`service`] puts them together. Nothing here ever calls a handler: it enqueues.
+//! repeats that every tick, `ahead` sends by the clock what it has read of the near future (`soon`), [`service`] puts them
+//! together. Nothing here ever calls a handler: it enqueues.
 
+mod ahead;
 mod backlog;
 mod fire;
+mod in_hand;
 pub mod leases;
 mod metrics;
 pub mod pass;
 pub mod service;
 mod shard;
+mod soon;
 
 use punctual_core::lease::LeaseTimes;
 use std::time::Duration;
@@ -26,11 +30,23 @@ pub struct DispatchSettings {
     pub page: usize,
     /// Sends and advances that one copy has under way at once.
     pub calls_in_flight: usize,
+    /// How far ahead the timetable is read, so that runs are sent by the clock; zero = not at all.
+    pub look_ahead: Duration,
 }
+
+/// The longest look-ahead: below the shortest interval, so that of one job only the next firing is near.
+pub const LONGEST_LOOK_AHEAD: Duration = Duration::from_secs(50);
 
 impl Default for DispatchSettings {
     fn default() -> Self {
-        DispatchSettings { leases: LeaseTimes::default(), tick: Duration::from_secs(1), page: 500, calls_in_flight: 64 }
+        let s = Duration::from_secs;
+        DispatchSettings {
+            leases: LeaseTimes::default(),
+            tick: s(1),
+            page: 500,
+            calls_in_flight: 64,
+            look_ahead: s(30),
+        }
     }
 }
 
@@ -54,6 +70,13 @@ impl DispatchSettings {
         }
         if !(1..=1_000).contains(&self.calls_in_flight) {
             problems.push(format!("{} calls in flight are out of range 1-1000", self.calls_in_flight));
+        }
+        if self.look_ahead > LONGEST_LOOK_AHEAD {
+            problems.push(format!(
+                "a look-ahead of {} s is out of range 0-{}",
+                self.look_ahead.as_secs(),
+                LONGEST_LOOK_AHEAD.as_secs()
+            ));
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }

@@ -5,19 +5,22 @@
 //! for one job keeps the others of its page from being enqueued: the first error is kept and told at the end.
 
 use super::backlog::{Budget, WorkedOff};
-use super::fire::{BATCH_OF_RUNS, BATCHES_AT_ONCE, Firing};
+use super::fire::Firing;
+use super::in_hand::InHand;
 use super::metrics::Metrics;
+use super::soon::Reading;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::dispatch::{Decision, decide, is_backlog};
-use punctual_core::due::{DueBucket, Shards};
+use punctual_core::due::{DueBucket, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::job::{Job, JobKey, Timetable};
-use punctual_core::ports::{DueEntry, JobRead, Ports};
-use punctual_core::priority::Priority;
+use punctual_core::ports::{DueEntry, DuePage, DueSpan, JobRead, PageToken, Ports};
 use punctual_core::zone::Zones;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Skips and clean-ups of one page that are worked on at the same time.
@@ -38,7 +41,7 @@ pub struct Dispatcher {
     pub(super) metrics: Metrics,
     /// Bounds the sends and advances under way in this process.
     pub(super) in_flight: Semaphore,
-    shards: Shards,
+    shards: RwLock<Shards>,
     zones: Arc<Zones>,
     pub(super) id: String,
     page: usize,
@@ -53,6 +56,37 @@ pub struct Tally {
     pub error: Option<PortError>,
     /// The first refusal that concerned one job and its row alone.
     pub refusal: Option<(JobKey, PortError)>,
+    /// The jobs that were moved on.
+    pub moved: Vec<JobKey>,
+    /// How many jobs were found where they were looked for.
+    pub found: usize,
+}
+
+/// On whose behalf a shard is worked on.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// Whether this copy may act.
+    pub permission: &'a dyn Permission,
+    /// What others have in hand.
+    pub(super) in_hand: &'a InHand,
+}
+
+/// A page of due jobs, as they were read.
+struct Page {
+    jobs: BTreeMap<JobKey, JobRead>,
+    next: Option<PageToken>,
+}
+
+/// What firings are placed by at one moment.
+pub(super) struct World {
+    shards: Shards,
+    zones: Arc<Zones>,
+}
+
+impl World {
+    pub(super) fn timetable(&self) -> Timetable<'_> {
+        Timetable { shards: &self.shards, zones: &self.zones }
+    }
 }
 
 impl Tally {
@@ -60,6 +94,8 @@ impl Tally {
         self.left |= other.left;
         self.error = self.error.take().or(other.error);
         self.refusal = self.refusal.take().or(other.refusal);
+        self.moved.extend(other.moved);
+        self.found += other.found;
     }
 
     pub(super) fn left() -> Self {
@@ -67,7 +103,7 @@ impl Tally {
     }
 
     pub(super) fn failed(error: PortError) -> Self {
-        Tally { left: true, error: Some(error), refusal: None }
+        Tally { left: true, error: Some(error), ..Tally::default() }
     }
 }
 
@@ -94,55 +130,95 @@ impl Dispatcher {
             clock,
             metrics: Metrics::new(),
             in_flight: Semaphore::new(settings.calls_in_flight),
-            shards,
+            shards: RwLock::new(shards),
             zones,
             id,
             page: settings.page,
         }
     }
 
-    /// Works through what is due in one bucket. What was done before an error stays done, the next pass goes on.
-    pub async fn minute(&self, bucket: DueBucket, permission: &dyn Permission) -> Tally {
+    /// Works through what is due in one bucket. What was done before an error stays done, the next pass goes on. While the
+    /// jobs of one page are worked on, the next page is read.
+    pub async fn minute(&self, bucket: DueBucket, scope: &Scope<'_>) -> Tally {
         let mut tally = Tally::default();
-        let mut after = None;
+        let mut read = self.read(bucket, None, scope).await;
         loop {
-            if !permission.holds() {
-                tally.add(Tally::left());
-                return tally;
-            }
-            let page = match self.ports.due.page(bucket, self.clock.now(), after, self.page).await {
+            let Page { jobs, next } = match read {
                 Ok(page) => page,
-                Err(error) => {
-                    tally.add(Tally::failed(error));
+                Err(of_read) => {
+                    tally.add(of_read);
                     return tally;
                 }
             };
-            let of_page = self.page(bucket, &page.entries, permission).await;
+            let taken: Vec<JobKey> = jobs.keys().cloned().collect();
+            let follows = next.is_some();
+            let following = async {
+                match next {
+                    Some(after) => Some(self.read(bucket, Some(after), scope).await),
+                    None => None,
+                }
+            };
+            let (mut of_page, following) = futures::join!(self.page(bucket, jobs, scope), following);
+            let now = self.clock.monotonic();
+            let moved: HashSet<JobKey> = of_page.moved.drain(..).collect();
+            for key in &taken {
+                scope.in_hand.let_go(key, moved.contains(key), now);
+            }
+            tally.found += taken.len();
             // A store that asks for fewer calls gets none until the shard's back-off is over.
             let is_throttled = matches!(of_page.error, Some(PortError::Throttled(_)));
             tally.add(of_page);
-            after = page.next;
-            if after.is_none() || is_throttled {
-                tally.left |= after.is_some();
-                return tally;
+            match following {
+                Some(page) if !is_throttled && scope.permission.holds() => read = page,
+                unused => {
+                    if let Some(Ok(page)) = unused {
+                        page.jobs.keys().for_each(|key| scope.in_hand.let_go(key, false, now));
+                    }
+                    tally.left |= follows;
+                    return tally;
+                }
             }
         }
     }
 
-    async fn page(&self, bucket: DueBucket, entries: &[DueEntry], permission: &dyn Permission) -> Tally {
-        if entries.is_empty() {
-            return Tally::default();
+    /// Reads a page of what is due, and its jobs, and takes in hand what nobody has in hand.
+    async fn read(&self, bucket: DueBucket, after: Option<PageToken>, scope: &Scope<'_>) -> Result<Page, Tally> {
+        if !scope.permission.holds() {
+            return Err(Tally::left());
         }
-        let keys: Vec<JobKey> = entries.iter().map(|entry| entry.key.clone()).collect();
-        let jobs = match self.ports.jobs.get_many(&keys).await {
-            Ok(jobs) => jobs,
-            Err(error) => return Tally::failed(error),
-        };
+        let span = DueSpan::up_to(self.clock.now());
+        let DuePage { entries, next } =
+            self.ports.due.page(bucket, span, after, self.page).await.map_err(Tally::failed)?;
+        let now = self.clock.monotonic();
+        let mut keys = Vec::with_capacity(entries.len());
+        for DueEntry { key, due_at } in entries {
+            if scope.in_hand.take(&key, due_at, now) {
+                keys.push(key);
+            }
+        }
+        if keys.is_empty() {
+            return Ok(Page { jobs: BTreeMap::new(), next });
+        }
+        match self.ports.jobs.get_many(&keys).await {
+            Ok(jobs) => {
+                // What is shown but not there is gone.
+                keys.iter().filter(|key| !jobs.contains_key(key)).for_each(|key| scope.in_hand.let_go(key, false, now));
+                Ok(Page { jobs, next })
+            }
+            Err(error) => {
+                keys.iter().for_each(|key| scope.in_hand.let_go(key, false, now));
+                Err(Tally::failed(error))
+            }
+        }
+    }
+
+    async fn page(&self, bucket: DueBucket, jobs: BTreeMap<JobKey, JobRead>, scope: &Scope<'_>) -> Tally {
+        let permission = scope.permission;
         let (mut firings, mut asides) = (Vec::new(), Vec::new());
         for (key, read) in jobs {
             self.sort_out(bucket, key, read, &mut firings, &mut asides);
         }
-        let mut tally = self.fire_all(firings, permission).await;
+        let mut tally = self.fire_all(firings, Duration::ZERO, permission).await;
         let budget = Budget::of_a_page();
         let work: Vec<_> = asides.into_iter().map(|aside| self.aside(bucket, aside, permission, &budget)).collect();
         let results: Vec<_> = stream::iter(work).buffer_unordered(ASIDES_AT_ONCE).collect().await;
@@ -153,26 +229,35 @@ impl Dispatcher {
                 Err(of_one) => tally.add(of_one),
             }
         }
-        tally.add(self.fire_all(late, permission).await);
+        tally.add(self.fire_all(late, Duration::ZERO, permission).await);
         tally
     }
 
-    async fn fire_all(&self, firings: Vec<Firing>, permission: &dyn Permission) -> Tally {
-        let mut by_priority: BTreeMap<Priority, Vec<Firing>> = BTreeMap::new();
-        for firing in firings {
-            by_priority.entry(firing.priority).or_default().push(firing);
+    /// Reads a part of the near future: the runs in it that need nothing but to be sent. All else is left to the passes
+    /// that come when it is due.
+    pub(super) async fn look(
+        &self,
+        shard: ShardId,
+        reading: &Reading,
+    ) -> Result<(Vec<Firing>, Option<PageToken>), PortError> {
+        let bucket = DueBucket { minute: reading.minute, shard };
+        let page = self.ports.due.page(bucket, reading.span, reading.after.clone(), self.page).await?;
+        let due: BTreeMap<JobKey, DateTime<Utc>> =
+            page.entries.into_iter().map(|entry| (entry.key, entry.due_at)).collect();
+        let keys: Vec<JobKey> = due.keys().cloned().collect();
+        let jobs = if keys.is_empty() { BTreeMap::new() } else { self.ports.jobs.get_many(&keys).await? };
+        let world = self.world();
+        let mut firings = Vec::with_capacity(jobs.len());
+        for (key, read) in jobs {
+            let (JobRead::Job(job), Some(due_at)) = (read, due.get(&key)) else { continue };
+            if let Decision::Fire { priority, mut runs } = decide(&job, bucket, *due_at, &world.timetable(), &self.id)
+                && runs.len() == 1
+                && let Some(run) = runs.pop().filter(|run| run.message.due_at == *due_at)
+            {
+                firings.push(Firing::new(priority, run, &job));
+            }
         }
-        let batches = by_priority.iter().flat_map(|(priority, of_one)| {
-            of_one.chunks(BATCH_OF_RUNS).map(|batch| self.fire(*priority, batch, permission))
-        });
-        let work: Vec<_> = batches.collect();
-        stream::iter(work)
-            .buffer_unordered(BATCHES_AT_ONCE)
-            .fold(Tally::default(), async |mut all, one| {
-                all.add(one);
-                all
-            })
-            .await
+        Ok((firings, page.next))
     }
 
     /// Decides about one entry.
@@ -188,11 +273,11 @@ impl Dispatcher {
             JobRead::Job(job) => job,
             JobRead::Unreadable(reason) => return asides.push(Aside::Quarantine(key, reason)),
         };
-        let now = self.clock.now();
-        if is_backlog(&job, now, &self.timetable()) {
+        let (now, world) = (self.clock.now(), self.world());
+        if is_backlog(&job, now, &world.timetable()) {
             return asides.push(Aside::WorkOff(job));
         }
-        match decide(&job, bucket, now, &self.timetable(), &self.id) {
+        match decide(&job, bucket, now, &world.timetable(), &self.id) {
             Decision::Stale => {}
             Decision::Unindex => asides.push(Aside::Unindex(key)),
             Decision::Broken(reason) => asides.push(Aside::Quarantine(key, reason)),
@@ -238,7 +323,7 @@ impl Dispatcher {
         }
         result.map_err(|error| match error {
             // Rights, or a row that cannot be read: the job stays due, and nothing else waits for it.
-            PortError::Permanent(_) => Tally { left: true, error: None, refusal: Some((key, error)) },
+            PortError::Permanent(_) => Tally { left: true, refusal: Some((key, error)), ..Tally::default() },
             error => Tally::failed(error),
         })
     }
@@ -251,9 +336,19 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// What firings are placed by.
-    pub(super) fn timetable(&self) -> Timetable<'_> {
-        Timetable { shards: &self.shards, zones: &self.zones }
+    /// What firings are placed by now.
+    pub(super) fn world(&self) -> World {
+        let shards = *self.shards.read().unwrap_or_else(PoisonError::into_inner);
+        World { shards, zones: self.zones.clone() }
+    }
+
+    /// Puts jobs into these shards from now on.
+    pub(super) fn set_shards(&self, shards: Shards) {
+        *self.shards.write().unwrap_or_else(PoisonError::into_inner) = shards;
+    }
+
+    pub(super) fn count_stragglers(&self, jobs: usize) {
+        self.metrics.stragglers.increment(jobs as u64);
     }
 
     pub(super) fn count_failure(&self) {

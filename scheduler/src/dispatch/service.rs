@@ -1,13 +1,13 @@
-//! One scheduler copy: a turn of the leases every renewal time, one loop for each shard held.
+//! One scheduler copy: it renews its leases, looks at all leases every second, and runs the loops of each shard it holds.
 
 use super::DispatchSettings;
 use super::leases::Holder;
 use super::pass::Dispatcher;
 use super::shard;
 use punctual_core::clock::Clock;
-use punctual_core::due::Shards;
+use punctual_core::due::Layout;
 use punctual_core::error::PortError;
-use punctual_core::ports::Ports;
+use punctual_core::ports::{Control, Ports};
 use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
@@ -15,6 +15,10 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
+/// All leases are looked at this often, so that what a dead copy held moves on within a second of its expiry.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The shard counts are read again this often.
+const LAYOUT_EVERY: Duration = Duration::from_secs(10);
 /// Told to stop, a copy lets the turn under way end, so that it knows what it holds.
 const LAST_TURN: Duration = Duration::from_secs(1);
 /// Time for passes to end after the last send, and for leases to be given back.
@@ -25,22 +29,22 @@ const LAST_RELEASES: Duration = Duration::from_secs(5);
 pub async fn run(
     ports: Ports,
     clock: Arc<dyn Clock>,
-    shards: Shards,
+    layout: Layout,
     zones: Arc<Zones>,
     settings: DispatchSettings,
     id: String,
     stop: impl Future<Output = ()>,
 ) {
-    let times = settings.leases;
-    let mut holder = Holder::new(ports.leases.clone(), clock.clone(), shards, times, id.clone());
-    let dispatcher = Arc::new(Dispatcher::new(ports, clock.clone(), shards, zones, id, &settings));
+    let holder = Holder::new(ports.leases.clone(), clock.clone(), layout.read, settings.leases, id.clone());
+    let control = ports.control.clone();
+    let dispatcher = Arc::new(Dispatcher::new(ports, clock.clone(), layout.write, zones, id, &settings));
+    let mut turns = Turns::new(holder, control, clock.clone(), dispatcher.clone(), layout, settings);
     let mut loops = JoinSet::new();
-    let mut is_failing = false;
     tokio::pin!(stop);
     loop {
         let began = clock.monotonic();
         let is_stopped = {
-            let turn = turn(&mut holder, times.renew_every, &mut is_failing);
+            let turn = turns.take();
             tokio::pin!(turn);
             tokio::select! {
                 () = &mut turn => false,
@@ -51,13 +55,13 @@ pub async fn run(
                 }
             }
         };
-        let fresh = holder.fresh();
+        let fresh = turns.holder.fresh();
         if !fresh.is_empty() && !is_stopped {
             let taken: Vec<String> = fresh.iter().map(|lease| lease.shard.to_string()).collect();
-            tracing::info!(taken = taken.join(" "), held = holder.held().count(), "shards taken");
+            tracing::info!(taken = taken.join(" "), held = turns.holder.held().count(), "shards taken");
         }
         for lease in fresh {
-            loops.spawn(shard::work(dispatcher.clone(), clock.clone(), lease, settings.tick));
+            loops.spawn(shard::work(dispatcher.clone(), clock.clone(), lease, settings));
         }
         while let Some(ended) = loops.try_join_next() {
             tell_panic(ended);
@@ -65,12 +69,12 @@ pub async fn run(
         if is_stopped {
             break;
         }
-        let next = (began + times.renew_every + settings.tick / 10).saturating_sub(clock.monotonic());
         tokio::select! {
             () = &mut stop => break,
-            () = tokio::time::sleep(next) => {}
+            () = tokio::time::sleep(turns.wait(began)) => {}
         }
     }
+    let mut holder = turns.holder;
     holder.stop_all();
     let passes = async {
         while let Some(ended) = loops.join_next().await {
@@ -87,23 +91,78 @@ pub async fn run(
     tracing::info!("stopped");
 }
 
-/// Renews, then looks and takes within the time to the next renewal.
-async fn turn(holder: &mut Holder, time: Duration, is_failing: &mut bool) {
-    holder.renew().await;
-    let error = match timeout(time, holder.look_and_take()).await {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error),
-        Err(_) => Some(PortError::Unknown("the leases could not be read in time".into())),
-    };
-    if let Some(error) = &error
-        && !*is_failing
-    {
-        match error {
-            PortError::Permanent(_) => tracing::error!(%error, "the leases cannot be used; it is tried again"),
-            _ => tracing::warn!(class = error.class(), %error, "a turn of the leases failed; the next one repeats it"),
-        }
+/// The turns of a copy: what it does about its leases, and when.
+struct Turns {
+    holder: Holder,
+    control: Arc<dyn Control>,
+    clock: Arc<dyn Clock>,
+    dispatcher: Arc<Dispatcher>,
+    layout: Layout,
+    settings: DispatchSettings,
+    renew_at: Duration,
+    read_layout_at: Duration,
+    is_failing: bool,
+}
+
+impl Turns {
+    fn new(
+        holder: Holder,
+        control: Arc<dyn Control>,
+        clock: Arc<dyn Clock>,
+        dispatcher: Arc<Dispatcher>,
+        layout: Layout,
+        settings: DispatchSettings,
+    ) -> Self {
+        let now = clock.monotonic();
+        let read_layout_at = now + LAYOUT_EVERY;
+        Turns { holder, control, clock, dispatcher, layout, settings, renew_at: now, read_layout_at, is_failing: false }
     }
-    *is_failing = error.is_some();
+
+    /// One turn: renews if it is time, then looks, hands over, asks and takes.
+    async fn take(&mut self) {
+        let (now, renew_every) = (self.clock.monotonic(), self.settings.leases.renew_every);
+        if now >= self.renew_at {
+            self.renew_at = now + renew_every;
+            self.holder.renew().await;
+        }
+        let error = match timeout(renew_every, self.look(now)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(PortError::Unknown("the leases could not be read in time".into())),
+        };
+        if let Some(error) = &error
+            && !self.is_failing
+        {
+            match error {
+                PortError::Permanent(_) => tracing::error!(%error, "the leases cannot be used; it is tried again"),
+                _ => {
+                    tracing::warn!(class = error.class(), %error, "a turn of the leases failed; the next one repeats it")
+                }
+            }
+        }
+        self.is_failing = error.is_some();
+    }
+
+    async fn look(&mut self, now: Duration) -> Result<(), PortError> {
+        if now >= self.read_layout_at {
+            if let Some(layout) = self.control.layout().await?.filter(|layout| *layout != self.layout) {
+                tracing::info!(?layout, "the shard counts have changed");
+                self.holder.set_shards(layout.read);
+                self.dispatcher.set_shards(layout.write);
+                self.layout = layout;
+            }
+            self.read_layout_at = now + LAYOUT_EVERY;
+        }
+        self.holder.look_and_take().await
+    }
+
+    /// How long to wait for the next turn after one that began at `began`: a second, less when something expires sooner.
+    fn wait(&self, began: Duration) -> Duration {
+        let now = self.clock.monotonic();
+        let expiry = self.holder.next_expiry().filter(|at| *at > began);
+        let next = expiry.into_iter().chain([began + LOOK_EVERY.min(self.settings.leases.renew_every)]).min();
+        next.unwrap_or(now).saturating_sub(now)
+    }
 }
 
 fn tell_panic(ended: Result<(), JoinError>) {

@@ -1,9 +1,13 @@
-//! The loop over one shard: a pass every tick, slower while the store or a queue is in trouble.
+//! The work on one shard: a pass over what is due every tick, slower while the store or a queue is in trouble; beside it the
+//! near future ([`super::ahead`]), and every now and then a look at what lies behind the cursor.
 
-use super::leases::ShardLease;
-use super::pass::{Dispatcher, Permission, Tally};
+use super::DispatchSettings;
+use super::ahead;
+use super::in_hand::InHand;
+use super::leases::{ShardLease, Side};
+use super::pass::{Dispatcher, Permission, Scope, Tally};
 use punctual_core::clock::Clock;
-use punctual_core::due::{DueBucket, Minute};
+use punctual_core::due::{Audit, DueBucket, Minute};
 use punctual_core::error::PortError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,97 +17,165 @@ const FULL_PASS_EVERY: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 
-/// Works on a shard until its lease is given up.
-pub(super) async fn work(dispatcher: Arc<Dispatcher>, clock: Arc<dyn Clock>, lease: Arc<ShardLease>, tick: Duration) {
-    let mut failures = 0;
-    let mut is_refused = false;
-    let mut last_full: Option<Duration> = None;
-    while !lease.is_given_up() {
-        let began = clock.monotonic();
-        let mut wait = tick;
-        if lease.holds() {
-            let is_full = last_full.is_none_or(|at| began.saturating_sub(at) >= FULL_PASS_EVERY);
-            let is_healthy = failures == 0;
-            let tally = if is_full {
-                full_pass(&dispatcher, &*clock, &lease, is_healthy).await
-            } else {
-                let minutes = lease.cursor().latest_minutes(clock.now());
-                pass(&dispatcher, &lease, minutes, is_healthy, |_| {}).await
-            };
-            if let Some((key, error)) = tally.refusal.as_ref().filter(|_| !is_refused) {
-                tracing::error!(shard = %lease.shard, job.id = %key, %error, "a job stays due: the store refuses what it needs");
+/// Works on a shard from both sides until its lease is given up.
+pub(super) async fn work(
+    dispatcher: Arc<Dispatcher>,
+    clock: Arc<dyn Clock>,
+    lease: Arc<ShardLease>,
+    settings: DispatchSettings,
+) {
+    let in_hand = InHand::default();
+    let passes = async {
+        Passes::new(&dispatcher, &*clock, &lease, &in_hand, settings.tick).run().await;
+    };
+    futures::join!(passes, ahead::work(&dispatcher, &*clock, &lease, &in_hand, &settings));
+    lease.set_ended();
+}
+
+/// The passes over one shard.
+struct Passes<'a> {
+    dispatcher: &'a Dispatcher,
+    clock: &'a dyn Clock,
+    lease: &'a ShardLease,
+    in_hand: &'a InHand,
+    tick: Duration,
+    failures: u32,
+    is_refused: bool,
+    last_full: Option<Duration>,
+    audit: Audit,
+}
+
+impl<'a> Passes<'a> {
+    fn new(
+        dispatcher: &'a Dispatcher,
+        clock: &'a dyn Clock,
+        lease: &'a ShardLease,
+        in_hand: &'a InHand,
+        tick: Duration,
+    ) -> Self {
+        let audit = Audit::begin(clock.now());
+        Passes { dispatcher, clock, lease, in_hand, tick, failures: 0, is_refused: false, last_full: None, audit }
+    }
+
+    async fn run(&mut self) {
+        while !self.lease.is_given_up() {
+            let wait = if self.lease.holds() { self.tick().await } else { self.tick };
+            self.lease.sleep(wait).await;
+        }
+    }
+
+    /// One pass; returns how long to wait for the next.
+    async fn tick(&mut self) -> Duration {
+        let began = self.clock.monotonic();
+        self.in_hand.purge(began);
+        let is_full = self.last_full.is_none_or(|at| began.saturating_sub(at) >= FULL_PASS_EVERY);
+        let tally = if is_full {
+            self.full_pass().await
+        } else {
+            let minutes = self.lease.cursor().latest_minutes(self.clock.now());
+            self.pass(minutes, |_| {}).await
+        };
+        self.tell_refusal(&tally);
+        // What the store refuses for one job stays due: it is tried again in time, and nothing else waits for it.
+        let is_left = tally.left && (tally.refusal.is_none() || tally.error.is_some());
+        if is_full || is_left {
+            self.last_full = (!is_left).then_some(began);
+        }
+        let error = match tally.error {
+            None if is_left => None,
+            None => self.look_behind().await,
+            error => error,
+        };
+        match error {
+            None => {
+                self.failures = 0;
+                self.lease.side(Side::Passes).progress();
+                self.tick.saturating_sub(self.clock.monotonic().saturating_sub(began))
             }
-            is_refused = tally.refusal.is_some();
-            // What the store refuses for one job stays due: it is tried again in time, and nothing else waits for it.
-            let is_left = tally.left && (tally.refusal.is_none() || tally.error.is_some());
-            if is_full || is_left {
-                last_full = (!is_left).then_some(began);
-            }
-            match tally.error {
-                None => {
-                    failures = 0;
-                    lease.progress();
-                    wait = tick.saturating_sub(clock.monotonic().saturating_sub(began));
-                }
-                Some(error) => {
-                    dispatcher.count_failure();
-                    tell(&lease, &error, failures == 0);
-                    wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
-                    failures = (failures + 1).min(8);
-                }
+            Some(error) => {
+                self.dispatcher.count_failure();
+                tell(self.lease, &error, self.failures == 0);
+                let wait = backoff(self.failures);
+                self.failures = (self.failures + 1).min(8);
+                wait
             }
         }
-        lease.sleep(wait).await;
+    }
+
+    fn tell_refusal(&mut self, tally: &Tally) {
+        if let Some((key, error)) = tally.refusal.as_ref().filter(|_| !self.is_refused) {
+            tracing::error!(shard = %self.lease.shard, job.id = %key, %error, "a job stays due: the store refuses what it needs");
+        }
+        self.is_refused = tally.refusal.is_some();
+    }
+
+    /// Reads every minute from the cursor to now, and moves the cursor behind each that is drained, so that a pass that
+    /// breaks off has not been for nothing.
+    async fn full_pass(&self) -> Tally {
+        let (began, lease) = (self.clock.now(), self.lease);
+        let cursor = lease.cursor().not_ahead_of(began);
+        let ahead = lease.cursor().0.0 - cursor.0.0;
+        if ahead > 1 {
+            // One minute is what two good clocks can differ by at a minute's turn.
+            tracing::error!(
+                shard = %lease.shard,
+                minutes = ahead,
+                "the shard's cursor is ahead of this host's clock: one of the clocks that moved it was wrong; it is set back"
+            );
+        }
+        lease.set_cursor(cursor);
+        self.pass(cursor.minutes(began), |drained| lease.set_cursor(cursor.after(drained, began))).await
+    }
+
+    /// Works through minutes, oldest first; `drained` is told each one up to the first in which something is left. Minutes
+    /// with nothing in them count as progress only while all goes well: otherwise a copy that cannot send would earn its
+    /// renewals by reading.
+    async fn pass(&self, minutes: impl Iterator<Item = Minute> + Send, drained: impl Fn(Minute) + Send) -> Tally {
+        let side = self.lease.side(Side::Passes);
+        let scope = Scope { permission: &side, in_hand: self.in_hand };
+        let is_healthy = self.failures == 0;
+        let mut tally = Tally::default();
+        for minute in minutes {
+            tally.add(self.dispatcher.minute(DueBucket { minute, shard: self.lease.shard }, &scope).await);
+            let is_throttled = matches!(tally.error, Some(PortError::Throttled(_)));
+            if is_healthy && tally.error.is_none() {
+                side.progress();
+            }
+            if !tally.left {
+                drained(minute);
+            } else if is_throttled || !self.lease.holds() {
+                break;
+            }
+        }
+        tally
+    }
+
+    /// Reads some of the minutes that the cursor has passed, where nothing should be any more.
+    async fn look_behind(&mut self) -> Option<PortError> {
+        let side = self.lease.side(Side::Passes);
+        let scope = Scope { permission: &side, in_hand: self.in_hand };
+        for minute in self.audit.minutes(self.clock.now(), self.lease.cursor()) {
+            let bucket = DueBucket { minute, shard: self.lease.shard };
+            let tally = self.dispatcher.minute(bucket, &scope).await;
+            if tally.found > 0 {
+                self.dispatcher.count_stragglers(tally.found);
+                tracing::warn!(%bucket, jobs = tally.found, "jobs were left behind the cursor: they are dispatched now");
+            }
+            if tally.error.is_some() {
+                return tally.error;
+            }
+        }
+        None
     }
 }
 
-/// Reads every minute from the cursor to now, and moves the cursor behind each that is drained, so that a pass that breaks
-/// off has not been for nothing.
-async fn full_pass(dispatcher: &Dispatcher, clock: &dyn Clock, lease: &ShardLease, is_healthy: bool) -> Tally {
-    let began = clock.now();
-    let cursor = lease.cursor().not_ahead_of(began);
-    let ahead = lease.cursor().0.0 - cursor.0.0;
-    if ahead > 1 {
-        // One minute is what two good clocks can differ by at a minute's turn.
-        tracing::error!(
-            shard = %lease.shard,
-            minutes = ahead,
-            "the shard's cursor is ahead of this host's clock: one of the clocks that moved it was wrong; it is set back"
-        );
-    }
-    lease.set_cursor(cursor);
-    pass(dispatcher, lease, cursor.minutes(began), is_healthy, |drained| lease.set_cursor(cursor.after(drained, began)))
-        .await
-}
-
-/// Works through minutes, oldest first; `drained` is told each one up to the first in which something is left. Minutes with
-/// nothing in them count as progress only while all goes well: otherwise a copy that cannot send would earn its renewals
-/// by reading.
-async fn pass(
-    dispatcher: &Dispatcher,
-    lease: &ShardLease,
-    minutes: impl Iterator<Item = Minute> + Send,
-    is_healthy: bool,
-    drained: impl Fn(Minute) + Send,
-) -> Tally {
-    let mut tally = Tally::default();
-    for minute in minutes {
-        tally.add(dispatcher.minute(DueBucket { minute, shard: lease.shard }, lease).await);
-        let is_throttled = matches!(tally.error, Some(PortError::Throttled(_)));
-        if is_healthy && tally.error.is_none() {
-            lease.progress();
-        }
-        if !tally.left {
-            drained(minute);
-        } else if is_throttled || !lease.holds() {
-            break;
-        }
-    }
-    tally
+/// How long to leave the store alone after so many failures in a row.
+pub(super) fn backoff(failures: u32) -> Duration {
+    (FIRST_BACKOFF * 2u32.pow(failures.min(8))).min(LONGEST_BACKOFF)
 }
 
 /// Says what is wrong: once a trouble, not once a tick.
-fn tell(lease: &ShardLease, error: &PortError, is_new: bool) {
+pub(super) fn tell(lease: &ShardLease, error: &PortError, is_new: bool) {
     let (shard, class) = (lease.shard, error.class());
     match error {
         _ if !is_new => tracing::debug!(%shard, class, %error, "a pass failed again"),

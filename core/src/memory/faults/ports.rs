@@ -1,20 +1,19 @@
 //! The ports with faults. Every call owns its arguments, so that it can land after its caller is gone.
 
 use super::{Fault, Faults, outcome_of};
-use crate::due::{DueBucket, Minute, Shards};
+use crate::due::{DueBucket, Layout, Minute, Shards};
 use crate::error::PortError;
 use crate::job::{Job, JobKey};
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::ports::{
-    Advance, Claim, Control, Create, Delivery, DueIndex, DuePage, Gateway, JobPage, JobRead, JobStore, LeaseStore,
-    Move, PageToken, PortResult, Put, QueueDepth, Replace, RunQueue, RunStore, SendResult, SmsRequest,
+    Advance, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead, JobStore,
+    LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, RunQueue, RunStore, SendResult, SmsRequest,
 };
 use crate::priority::Priority;
 use crate::retry::Outcome;
 use crate::run::{RunId, RunRow};
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,12 +81,12 @@ impl DueIndex for Faulty<dyn DueIndex> {
     async fn page(
         &self,
         bucket: DueBucket,
-        until: DateTime<Utc>,
+        span: DueSpan,
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage> {
         let port = self.port.clone();
-        self.faults.call("due.page", async move { port.page(bucket, until, after, limit).await }).await
+        self.faults.call("due.page", async move { port.page(bucket, span, after, limit).await }).await
     }
 }
 
@@ -136,6 +135,11 @@ impl LeaseStore for Faulty<dyn LeaseStore> {
         self.faults.call("leases.release", async move { port.release(&id, &owner, counter, cursor).await }).await
     }
 
+    async fn ask(&self, id: &LeaseId, owner: &str, by: &str) -> PortResult<()> {
+        let (port, id, owner, by) = (self.port.clone(), id.clone(), owner.to_owned(), by.to_owned());
+        self.faults.call("leases.ask", async move { port.ask(&id, &owner, &by).await }).await
+    }
+
     async fn remove(&self, observed: &Lease) -> PortResult<()> {
         let (port, observed) = (self.port.clone(), observed.clone());
         self.faults.call("leases.remove", async move { port.remove(&observed).await }).await
@@ -144,20 +148,25 @@ impl LeaseStore for Faulty<dyn LeaseStore> {
 
 #[async_trait]
 impl Control for Faulty<dyn Control> {
-    async fn shards(&self) -> PortResult<Option<Shards>> {
+    async fn layout(&self) -> PortResult<Option<Layout>> {
         let port = self.port.clone();
-        self.faults.call("control.shards", async move { port.shards().await }).await
+        self.faults.call("control.layout", async move { port.layout().await }).await
     }
 
     async fn init_shards(&self, shards: Shards) -> PortResult<Shards> {
         let port = self.port.clone();
         self.faults.call("control.init_shards", async move { port.init_shards(shards).await }).await
     }
+
+    async fn change_layout(&self, from: Layout, to: Layout) -> PortResult<Layout> {
+        let port = self.port.clone();
+        self.faults.call("control.change_layout", async move { port.change_layout(from, to).await }).await
+    }
 }
 
 #[async_trait]
 impl RunQueue for Faulty<dyn RunQueue> {
-    async fn send(&self, priority: Priority, bodies: &[String]) -> PortResult<Vec<SendResult>> {
+    async fn send_after(&self, priority: Priority, bodies: &[String], delay: Duration) -> PortResult<Vec<SendResult>> {
         let (port, bodies) = (self.port.clone(), bodies.to_vec());
         let fault = self.faults.pass("queue.send").await;
         let sends = if fault == Some(Fault::Duplicate) { 2 } else { 1 };
@@ -166,8 +175,8 @@ impl RunQueue for Faulty<dyn RunQueue> {
             let mut results = Vec::new();
             for _ in 0..sends {
                 results = match fail_some {
-                    true => merge(bodies.len(), port.send(priority, &spared(&bodies)).await?),
-                    false => port.send(priority, &bodies).await?,
+                    true => merge(bodies.len(), port.send_after(priority, &spared(&bodies), delay).await?),
+                    false => port.send_after(priority, &bodies, delay).await?,
                 };
             }
             Ok(results)

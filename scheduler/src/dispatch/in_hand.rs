@@ -1,0 +1,90 @@
+//! Which runs of a shard are being sent right now, or were sent so lately that the index may still show them.
+//!
+//! A shard is worked on from two sides, by the clock and by passes over the index; neither touches what the other has in
+//! hand. This saves repeats and reads; nothing depends on it, for a repeat is caught by the worker.
+
+use chrono::{DateTime, Utc};
+use punctual_core::job::JobKey;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// For so long after a job was advanced the index is not believed when it shows the job where it stood before.
+const INDEX_LAG: Duration = Duration::from_secs(3);
+
+/// The runs in hand, by job: a job stands at one firing only.
+#[derive(Default)]
+pub(super) struct InHand(Mutex<HashMap<JobKey, Entry>>);
+
+struct Entry {
+    due_at: DateTime<Utc>,
+    /// When the job was advanced, by the monotonic clock; none while its run is being sent.
+    done_at: Option<Duration>,
+}
+
+impl InHand {
+    /// Takes a run in hand; false if somebody has it, or had it just now.
+    pub(super) fn take(&self, key: &JobKey, due_at: DateTime<Utc>, now: Duration) -> bool {
+        let mut entries = self.entries();
+        let is_free = entries.get(key).is_none_or(|entry| match entry.done_at {
+            None => false,
+            Some(done_at) => entry.due_at != due_at || now.saturating_sub(done_at) >= INDEX_LAG,
+        });
+        if is_free {
+            entries.insert(key.clone(), Entry { due_at, done_at: None });
+        }
+        is_free
+    }
+
+    /// Lets go of a run: `is_done` says whether its job has moved on.
+    pub(super) fn let_go(&self, key: &JobKey, is_done: bool, now: Duration) {
+        let mut entries = self.entries();
+        match entries.get_mut(key) {
+            Some(entry) if is_done => entry.done_at = Some(now),
+            _ => {
+                entries.remove(key);
+            }
+        }
+    }
+
+    /// Forgets what was done so long ago that the index has caught up.
+    pub(super) fn purge(&self, now: Duration) {
+        let is_fresh = |entry: &Entry| entry.done_at.is_none_or(|at| now.saturating_sub(at) < INDEX_LAG);
+        let mut entries = self.entries();
+        entries.retain(|_, entry| is_fresh(entry));
+        if entries.len() * 4 < entries.capacity() {
+            entries.shrink_to_fit();
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<JobKey, Entry>> {
+        // A panic elsewhere leaves the map whole: each call changes it in one piece.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn a_run_is_in_one_hand_and_not_believed_for_a_while_when_it_is_done() {
+        let (in_hand, key) = (InHand::default(), JobKey::new("bank", "c-1/bill").unwrap());
+        let at = |s| DateTime::from_timestamp(s, 0).unwrap();
+        assert!(in_hand.take(&key, at(60), S(1)));
+        assert!(!in_hand.take(&key, at(60), S(100)), "it is being sent, however long that takes");
+        in_hand.let_go(&key, false, S(100));
+        assert!(in_hand.take(&key, at(60), S(100)), "it was not sent");
+        in_hand.let_go(&key, true, S(101));
+        assert!(!in_hand.take(&key, at(60), S(103)));
+        assert!(in_hand.take(&key, at(120), S(103)), "the next firing is another matter");
+        in_hand.let_go(&key, true, S(103));
+        in_hand.purge(S(105));
+        assert!(!in_hand.take(&key, at(120), S(105)));
+        in_hand.purge(S(106));
+        assert!(in_hand.entries().is_empty());
+        assert!(in_hand.take(&key, at(120), S(106)), "after that the index is right: it was not done");
+    }
+}
