@@ -4,6 +4,7 @@ use crate::next::Format;
 use crate::timetable::{ClockText, RunText};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
+use punctual_core::due::ShardId;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -35,6 +36,14 @@ pub enum Command {
     /// Make and list jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Show shards and who holds them, what is due, and the queues.
+    Status(StatusArgs),
+    /// Move the places up to which the timetable has been read.
+    #[command(subcommand)]
+    Cursors(CursorsCommand),
+    /// Free shards, or add some.
+    #[command(subcommand)]
+    Shards(ShardsCommand),
     /// Look at runs.
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -119,6 +128,57 @@ pub struct DispatchArgs {
     /// Seconds by which the timetable is read ahead, so that runs are sent at their instants; 0 turns it off.
     #[arg(long, env = "PUNCTUAL_DISPATCH_LOOK_AHEAD_S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=50))]
     pub look_ahead_s: u64,
+}
+
+/// `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cursors`.
+#[derive(Debug, Subcommand)]
+pub enum CursorsCommand {
+    /// Read the timetable again from an earlier moment on: after the jobs were restored from a backup. What was run since
+    /// has its rows and is not run again.
+    #[command(after_help = "Example:\n  punctual cursors rewind --to 2026-12-05T03:00:00Z")]
+    Rewind(RewindArgs),
+}
+
+/// `cursors rewind`.
+#[derive(Debug, Args)]
+pub struct RewindArgs {
+    /// From when on: an instant, such as 2026-12-05T03:00:00Z.
+    #[arg(long)]
+    pub to: String,
+    /// Only this shard: `0007` or `u003`.
+    #[arg(long)]
+    pub shard: Option<ShardId>,
+}
+
+/// `shards`.
+#[derive(Debug, Subcommand)]
+pub enum ShardsCommand {
+    /// Free a shard, whoever holds it; another copy takes it at its next look.
+    Release {
+        /// Which: `0007` or `u003`.
+        shard: ShardId,
+    },
+    /// Add shards while everything runs. Running it again after a failure goes on.
+    Grow(GrowArgs),
+}
+
+/// `shards grow`.
+#[derive(Debug, Args)]
+pub struct GrowArgs {
+    /// How many shards of urgent jobs there are to be; as many as now by default.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub urgent: Option<u16>,
+    /// How many shards of all other jobs there are to be; as many as now by default.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub standard: Option<u16>,
 }
 
 /// `jobs`.

@@ -1,24 +1,26 @@
 //! What each word of the `punctual` command does.
 
 use crate::cli::{
-    AddArgs, Cli, Command, DispatchArgs, ImportArgs, JobsCommand, ListArgs, NextArgs, RunsCommand, RunsListArgs,
-    SetupArgs,
+    AddArgs, Cli, Command, CursorsCommand, DispatchArgs, GrowArgs, ImportArgs, JobsCommand, ListArgs, NextArgs,
+    RewindArgs, RunsCommand, RunsListArgs, SetupArgs, ShardsCommand, StatusArgs,
 };
 use crate::dispatch::{DispatchSettings, service};
 use crate::next::{self, Format};
 use crate::operations::{Created, create_job};
+use crate::operator::{self, OperatorError};
+use crate::status::Status;
 use crate::timetable::{Problem, window};
 use crate::{doctor, import, listing};
 use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{Clock, SystemClock};
-use punctual_core::due::{Layout, Minute, SETTLE, Shards};
+use punctual_core::due::{AUDIT_HORIZON, Layout, Minute, SETTLE, ShardId, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
 use punctual_core::process::{print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
-use punctual_core::schedule::parse_moment;
+use punctual_core::schedule::{parse_instant, parse_moment};
 use punctual_core::zone::{Tz, Zones};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -65,6 +67,10 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Jobs(JobsCommand::Add(args)) => add(names, *args, zones()?).await,
         Command::Jobs(JobsCommand::Import(args)) => import_file(names, args, zones()?).await,
         Command::Jobs(JobsCommand::List(args)) => list_jobs(names, args).await,
+        Command::Status(args) => show_status(names, &args).await,
+        Command::Cursors(CursorsCommand::Rewind(args)) => rewind(names, args).await,
+        Command::Shards(ShardsCommand::Release { shard }) => release_shard(names, shard).await,
+        Command::Shards(ShardsCommand::Grow(args)) => grow_shards(names, &args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
         Command::Next(args) => show_next(&args, &zones()?),
         Command::Doctor => print(doctor::report(&zones()?)),
@@ -134,7 +140,8 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
     let ports = aws.ports();
     let layout = layout_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
-    let id = process_id(&args.id);
+    // The version shows in `punctual status`, beside the shards that this copy holds.
+    let id = format!("{}+{}", process_id(&args.id), env!("CARGO_PKG_VERSION"));
     tracing::info!(scheduler.id = id, ?settings, ?layout, ?zones, "dispatch starts");
     let stop = async {
         if let Err(error) = stop_signal().await {
@@ -143,6 +150,49 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
     };
     service::run(ports, Arc::new(SystemClock::new()), layout, Arc::new(zones), settings, id, stop).await;
     Ok(())
+}
+
+async fn show_status(names: Names, args: &StatusArgs) -> Result<(), CommandError> {
+    let ports = open(names).await?.ports();
+    let layout = layout_of(&ports).await?;
+    let status = Status::read(&ports, layout, SystemClock::new().now()).await.map_err(failed)?;
+    if args.json { print(status.json()) } else { print(status.table()) }
+}
+
+async fn rewind(names: Names, args: RewindArgs) -> Result<(), CommandError> {
+    let to = parse_instant(&args.to).map_err(|error| bad(format!("--to: {error}")))?;
+    let now = SystemClock::new().now();
+    if to > now || to < now - AUDIT_HORIZON {
+        return Err(bad("--to must lie within the last fourteen days: queues keep no message longer"));
+    }
+    let ports = open(names).await?.ports();
+    let rewound = operator::rewind(&*ports.leases, Minute::of(to), args.shard, &process_id(&user())).await;
+    let rewound = rewound.map_err(in_operation)?;
+    print(format_args!("{} shards are read again from {}", rewound.len(), listing::instant(Minute::of(to).start())))
+}
+
+async fn release_shard(names: Names, shard: ShardId) -> Result<(), CommandError> {
+    let ports = open(names).await?.ports();
+    operator::release(&*ports.leases, shard, &process_id(&user())).await.map_err(in_operation)?;
+    print(format_args!("shard {shard} is free"))
+}
+
+async fn grow_shards(names: Names, args: &GrowArgs) -> Result<(), CommandError> {
+    let ports = open(names).await?.ports();
+    let Shards { urgent, standard } = layout_of(&ports).await?.read;
+    let to = Shards { urgent: args.urgent.unwrap_or(urgent), standard: args.standard.unwrap_or(standard) };
+    let layout = operator::grow(&ports, &SystemClock::new(), to).await.map_err(in_operation)?;
+    print(format_args!(
+        "{} urgent and {} standard shards are read and written",
+        layout.write.urgent, layout.write.standard
+    ))
+}
+
+fn in_operation(error: OperatorError) -> CommandError {
+    match error {
+        OperatorError::Refused(_) => bad(error),
+        OperatorError::Store(_) => failed(error),
+    }
 }
 
 async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandError> {

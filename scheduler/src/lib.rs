@@ -10,6 +10,8 @@ pub mod import;
 pub mod listing;
 pub mod next;
 pub mod operations;
+pub mod operator;
+pub mod status;
 pub mod timetable;
 
 use clap::Parser;

@@ -1,0 +1,282 @@
+//! `punctual status`: who holds which shard, how far it has been read, and what is due and not yet in a queue.
+//!
+//! Everything is read from the store and the queues, so it is the same from wherever it is asked. Reading it costs a few
+//! read units a shard; it is for an operator's eyes, not for a monitor's.
+
+use crate::listing::{instant, table};
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use punctual_core::due::{Cursor, DueBucket, Layout, Minute, ShardId};
+use punctual_core::lease::{Lease, LeaseId};
+use punctual_core::ports::{DueSpan, PortResult, Ports, QueueDepth};
+use punctual_core::priority::Priority;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Due jobs of one shard are counted up to this.
+const MOST_COUNTED: usize = 10_000;
+/// Minutes of one shard that are looked through for due jobs, the oldest first.
+const MOST_MINUTES: usize = 120;
+const PAGE: usize = 500;
+const SHARDS_AT_ONCE: usize = 8;
+/// A job that is due for less than this is on its way.
+const ON_ITS_WAY: TimeDelta = TimeDelta::seconds(2);
+
+/// What is the case at one moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    at: DateTime<Utc>,
+    layout: Layout,
+    copies: Vec<CopyStatus>,
+    shards: Vec<ShardStatus>,
+    queues: BTreeMap<Priority, QueueDepth>,
+}
+
+/// One scheduler copy that is registered.
+#[derive(Clone, Debug)]
+struct CopyStatus {
+    id: String,
+    shards: usize,
+}
+
+/// One shard.
+#[derive(Clone, Debug)]
+struct ShardStatus {
+    shard: ShardId,
+    holder: Option<String>,
+    wanted_by: Option<String>,
+    cursor: Option<Minute>,
+    due: Due,
+}
+
+/// What is due in a shard and stands where it stood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Due {
+    jobs: usize,
+    oldest: Option<DateTime<Utc>>,
+    /// There may be more than was counted.
+    is_cut: bool,
+}
+
+impl Status {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The first call that failed.
+    pub async fn read(ports: &Ports, layout: Layout, now: DateTime<Utc>) -> PortResult<Status> {
+        let leases = ports.leases.list().await?;
+        let by_id: BTreeMap<&LeaseId, &Lease> = leases.iter().map(|lease| (&lease.id, lease)).collect();
+        let shards = layout.read.all().map(|shard| {
+            let lease = by_id.get(&LeaseId::Shard(shard)).copied().cloned();
+            async move {
+                let cursor = lease.as_ref().and_then(|lease| lease.cursor);
+                let due = due(ports, shard, Cursor::start(cursor, now), now).await?;
+                let (holder, wanted_by) = lease.map_or((None, None), |lease| (lease.owner, lease.wanted_by));
+                Ok(ShardStatus { shard, holder, wanted_by, cursor, due })
+            }
+        });
+        let shards: Vec<_> = shards.collect();
+        let shards: Vec<ShardStatus> = stream::iter(shards).buffered(SHARDS_AT_ONCE).try_collect().await?;
+        let copies = leases.iter().filter_map(|lease| match &lease.id {
+            LeaseId::Copy(id) => {
+                let held = shards.iter().filter(|shard| shard.holder.as_ref() == Some(id)).count();
+                Some(CopyStatus { id: id.clone(), shards: held })
+            }
+            LeaseId::Shard(_) => None,
+        });
+        let mut queues = BTreeMap::new();
+        for priority in Priority::ALL {
+            queues.insert(priority, ports.queue.depth(priority).await?);
+        }
+        Ok(Status { at: now, layout, copies: copies.collect(), shards, queues })
+    }
+
+    /// Whether an operator should look: a shard without a holder, or runs that are late.
+    pub fn needs_a_look(&self) -> bool {
+        self.shards.iter().any(|shard| shard.holder.is_none() || shard.due.jobs > 0)
+    }
+
+    /// How late the oldest job is that is due and not in a queue.
+    fn lag(&self) -> TimeDelta {
+        let oldest = self.shards.iter().filter_map(|shard| shard.due.oldest).min();
+        oldest.map_or(TimeDelta::zero(), |oldest| self.at - oldest)
+    }
+
+    fn due(&self) -> Due {
+        let all = self.shards.iter().map(|shard| shard.due);
+        all.fold(Due::default(), |sum, due| Due { jobs: sum.jobs + due.jobs, is_cut: sum.is_cut || due.is_cut, ..sum })
+    }
+
+    /// For people.
+    pub fn table(&self) -> String {
+        let due = self.due();
+        let more = if due.is_cut { " or more" } else { "" };
+        let mut text = format!(
+            "{}: {} due and not in a queue{more}, the oldest for {}\n",
+            instant(self.at),
+            due.jobs,
+            seconds(self.lag())
+        );
+        if self.layout.is_growing() {
+            let (read, write) = (self.layout.read, self.layout.write);
+            text += &format!(
+                "shards are being added: {} urgent and {} standard are read, {} and {} written\n",
+                read.urgent, read.standard, write.urgent, write.standard
+            );
+        }
+        let mut copies = table(&["copy", "version", "shards"]);
+        for copy in &self.copies {
+            let (name, version) = name_and_version(&copy.id);
+            copies.add_row([name, version, &copy.shards.to_string()]);
+        }
+        let mut queues = table(&["queue", "waiting", "in hand", "delayed"]);
+        for (priority, depth) in &self.queues {
+            let QueueDepth { visible, in_flight, delayed } = depth;
+            queues.add_row([priority.to_string(), visible.to_string(), in_flight.to_string(), delayed.to_string()]);
+        }
+        let mut shards =
+            table(&["shard", "holder", "read up to", "cursor age", "due", "oldest due for", "asked for by"]);
+        for shard in &self.shards {
+            let cut = if shard.due.is_cut { "+" } else { "" };
+            shards.add_row([
+                shard.shard.to_string(),
+                shard.holder.as_deref().map_or("nobody", |id| name_and_version(id).0).to_owned(),
+                shard.cursor.map(|cursor| instant(cursor.start())).unwrap_or_default(),
+                shard.cursor.map(|cursor| seconds(self.at - cursor.start())).unwrap_or_default(),
+                format!("{}{cut}", shard.due.jobs),
+                shard.due.oldest.map(|oldest| seconds(self.at - oldest)).unwrap_or_default(),
+                shard.wanted_by.as_deref().map(|id| name_and_version(id).0.to_owned()).unwrap_or_default(),
+            ]);
+        }
+        text + &format!("\n{copies}\n\n{queues}\n\n{shards}")
+    }
+
+    /// For programs: one object.
+    pub fn json(&self) -> Value {
+        let age_s = |since: DateTime<Utc>| (self.at - since).num_seconds();
+        let shards = self.shards.iter().map(|shard| {
+            json!({
+                "shard": shard.shard.to_string(), "holder": shard.holder, "wanted_by": shard.wanted_by,
+                "cursor": shard.cursor.map(|cursor| instant(cursor.start())),
+                "cursor_age_s": shard.cursor.map(|cursor| age_s(cursor.start())),
+                "due": shard.due.jobs, "due_is_cut": shard.due.is_cut, "lag_s": shard.due.oldest.map_or(0, age_s),
+            })
+        });
+        let copies = self
+            .copies
+            .iter()
+            .map(|copy| json!({"id": copy.id, "version": name_and_version(&copy.id).1, "shards": copy.shards}));
+        let queues: BTreeMap<&str, Value> = self
+            .queues
+            .iter()
+            .map(|(priority, depth)| {
+                let QueueDepth { visible, in_flight, delayed } = depth;
+                (priority.as_str(), json!({"visible": visible, "in_flight": in_flight, "delayed": delayed}))
+            })
+            .collect();
+        let (read, write) = (self.layout.read, self.layout.write);
+        json!({
+            "at": instant(self.at), "due": self.due().jobs, "due_is_cut": self.due().is_cut,
+            "lag_s": self.lag().num_seconds(), "copies": copies.collect::<Vec<_>>(), "queues": queues,
+            "shards_read": read, "shards_written": write, "shards": shards.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A copy's id says its version behind a `+`.
+fn name_and_version(id: &str) -> (&str, &str) {
+    id.split_once('+').unwrap_or((id, ""))
+}
+
+fn seconds(time: TimeDelta) -> String {
+    format!("{} s", time.num_seconds())
+}
+
+/// Counts what is due in the minutes from the cursor on.
+async fn due(ports: &Ports, shard: ShardId, cursor: Cursor, now: DateTime<Utc>) -> PortResult<Due> {
+    let mut due = Due::default();
+    for (n, minute) in cursor.minutes(now).enumerate() {
+        if n >= MOST_MINUTES || due.jobs >= MOST_COUNTED {
+            due.is_cut = true;
+            break;
+        }
+        let (bucket, mut after) = (DueBucket { minute, shard }, None);
+        loop {
+            let page = ports.due.page(bucket, DueSpan::up_to(now - ON_ITS_WAY), after, PAGE).await?;
+            due.jobs += page.entries.len();
+            due.oldest = page.entries.iter().map(|entry| entry.due_at).chain(due.oldest).min();
+            after = page.next;
+            if after.is_none() || due.jobs >= MOST_COUNTED {
+                due.is_cut |= after.is_some();
+                break;
+            }
+        }
+    }
+    Ok(due)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations::create_job;
+    use punctual_core::clock::{Clock, TokioClock};
+    use punctual_core::due::{SETTLE, Shards};
+    use punctual_core::job::{JobKey, JobSpec, Timetable};
+    use punctual_core::memory::World;
+    use punctual_core::missed::MissedRule;
+    use punctual_core::payload::{Handler, SmsPayload};
+    use punctual_core::retry::RetryRule;
+    use punctual_core::schedule::{Anchor, Schedule};
+    use punctual_core::zone::Zones;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn spec(id: &str, now: DateTime<Utc>) -> JobSpec {
+        JobSpec {
+            key: JobKey::new("bank", id).unwrap(),
+            name: None,
+            schedule: Schedule::parse("every 1h", now).unwrap(),
+            anchor: Anchor::Implied,
+            priority: Priority::Normal,
+            handler: Handler::Sms,
+            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            retry: RetryRule::default(),
+            spread: None,
+            missed: MissedRule::default(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_and_who_holds_what_is_seen_from_the_store_alone() {
+        let clock = Arc::new(TokioClock::new(DateTime::from_timestamp(1_790_000_000, 0).unwrap()));
+        let world = World::new(clock.clone());
+        let (ports, shards) = (world.ports(), Shards { urgent: 1, standard: 2 });
+        ports.control.init_shards(shards).await.unwrap();
+        for shard in shards.all() {
+            ports.leases.init(&LeaseId::Shard(shard), Minute::of(clock.now() - SETTLE)).await.unwrap();
+        }
+        let zones = Zones::embedded();
+        for n in 0..7 {
+            let spec = spec(&format!("c-{n}/bill"), clock.now());
+            create_job(&*ports.jobs, &*clock, &Timetable { shards: &shards, zones: &zones }, spec, "t").await.unwrap();
+        }
+        ports.leases.take(&LeaseId::Copy("s1-ab+0.1.0".into()), None, "s1-ab+0.1.0").await.unwrap();
+        let free = ports.leases.list().await.unwrap().into_iter().find(|l| l.id.to_string() == "shard/0001").unwrap();
+        ports.leases.take(&free.id, Some(&free), "s1-ab+0.1.0").await.unwrap();
+
+        let early = Status::read(&ports, Layout::of(shards), clock.now()).await.unwrap();
+        assert_eq!((early.due().jobs, early.lag()), (0, TimeDelta::zero()));
+        assert!(early.needs_a_look(), "two shards have no holder");
+        tokio::time::sleep(Duration::from_secs(3_660)).await;
+        let late = Status::read(&ports, Layout::of(shards), clock.now()).await.unwrap();
+        assert_eq!((late.due().jobs, late.lag()), (7, TimeDelta::seconds(60)));
+        let json = late.json();
+        assert_eq!((&json["due"], &json["lag_s"]), (&json!(7), &json!(60)));
+        assert_eq!(json["copies"], json!([{"id": "s1-ab+0.1.0", "version": "0.1.0", "shards": 1}]));
+        assert_eq!(json["shards"][2]["holder"], json!("s1-ab+0.1.0"));
+        assert_eq!(json["shards"][2]["cursor_age_s"], json!(4_020 + 20), "a minute's start");
+        let table = late.table();
+        assert!(table.contains("7 due and not in a queue, the oldest for 60 s"), "{table}");
+        assert!(table.contains("nobody") && table.contains("s1-ab"), "{table}");
+    }
+}
