@@ -11,6 +11,7 @@ pub mod aws;
 pub mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
+pub mod cost;
 pub mod deadline;
 pub mod dispatch;
 pub mod due;
@@ -31,6 +32,7 @@ pub mod rate;
 pub mod retry;
 pub mod rezone;
 pub mod run;
+pub mod scale;
 pub mod schedule;
 pub mod spread;
 pub mod zone;

@@ -4,6 +4,7 @@
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
 //! a port.
 
+pub mod midnight;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -1,0 +1,102 @@
+//! What is taken while nothing is due: looking at empty buckets, keeping leases, asking empty queues.
+
+use super::{Line, READ_UNIT_BYTES, Usage};
+use crate::due::SETTLE;
+use crate::priority::Priority;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Bytes of a lease's item: id, owner, counter, cursor.
+const LEASE_BYTES: f64 = 90.0;
+/// Bytes after which a scan goes on with another call (DynamoDB).
+const SCAN_PAGE_BYTES: f64 = 1_048_576.0;
+
+/// Queries of due buckets that find nothing, for one shard and hour, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BucketReads {
+    /// The present minute and the one before it, at most ticks.
+    pub latest: f64,
+    /// All minutes that are not settled, at the other ticks.
+    pub unsettled: f64,
+    /// Minutes to come, for what is due soon.
+    pub ahead: f64,
+    /// Minutes that have long passed, for stragglers.
+    pub audit: f64,
+}
+
+/// How often minutes that have passed are audited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditTier {
+    /// How far back.
+    pub reach: Duration,
+    /// How often.
+    pub every: Duration,
+}
+
+impl BucketReads {
+    /// A loop that reads the latest two minutes at every tick, and instead, each `full_every`, all from the oldest that is
+    /// not settled to the present one.
+    pub fn of_loop(tick: Duration, full_every: Duration) -> Self {
+        let full = per_hour(full_every.max(tick));
+        let unsettled = (SETTLE.as_secs_f64() / MINUTE.as_secs_f64()).ceil() + 1.0;
+        BucketReads { latest: (per_hour(tick) - full) * 2.0, unsettled: full * unsettled, ..BucketReads::default() }
+    }
+
+    /// The same with audits.
+    pub fn audited(self, tiers: &[AuditTier]) -> Self {
+        let minutes = |tier: &AuditTier| tier.reach.as_secs_f64() / MINUTE.as_secs_f64();
+        BucketReads { audit: tiers.iter().map(|tier| minutes(tier) * per_hour(tier.every)).sum(), ..self }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> f64 {
+        self.latest + self.unsettled + self.ahead + self.audit
+    }
+}
+
+/// What stands by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IdleLoad {
+    /// Shards of all classes.
+    pub shards: u32,
+    /// Scheduler copies.
+    pub copies: u32,
+    /// Time between two passes over a shard.
+    pub tick: Duration,
+    /// Time between two renewals of a lease.
+    pub renew_every: Duration,
+    /// Queries of empty buckets.
+    pub reads: BucketReads,
+    /// Workers.
+    pub workers: u32,
+    /// How long a receive waits at an empty queue.
+    pub poll: Duration,
+}
+
+/// What an hour takes in which nothing is due.
+pub fn idle(load: &IdleLoad) -> Vec<Line> {
+    let (shards, copies) = (f64::from(load.shards), f64::from(load.copies));
+    // An empty query costs half a unit.
+    let queries = |count: f64| Usage::reads(0.5, 1.0) * (count * shards);
+    // A turn of the leases waits a tenth of a tick beyond the renewal time.
+    let turns = per_hour(load.renew_every + load.tick / 10);
+    let listed = (shards + copies) * LEASE_BYTES;
+    let listing = Usage::reads((listed / READ_UNIT_BYTES).ceil(), (listed / SCAN_PAGE_BYTES).ceil());
+    let receives = per_hour(load.poll) * f64::from(load.workers) * Priority::ALL.len() as f64;
+    let lines = [
+        ("due: latest minutes", queries(load.reads.latest)),
+        ("due: unsettled minutes", queries(load.reads.unsettled)),
+        ("due: minutes ahead", queries(load.reads.ahead)),
+        ("due: audit", queries(load.reads.audit)),
+        ("lease: renew", Usage::writes(1.0, 1.0) * ((shards + copies) * turns)),
+        ("lease: list", listing * (copies * turns)),
+        ("lease: receive", Usage::sqs(1.0) * receives),
+    ];
+    lines.into_iter().map(|(step, usage)| Line { step, usage }).collect()
+}
+
+fn per_hour(every: Duration) -> f64 {
+    HOUR.as_secs_f64() / every.as_secs_f64()
+}
