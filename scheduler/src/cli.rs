@@ -50,6 +50,9 @@ pub enum Command {
     /// Show when a schedule fires next. Needs no server.
     #[command(after_help = NEXT_EXAMPLES)]
     Next(Box<NextArgs>),
+    /// Say what jobs cost in a month, by step. Needs no server.
+    #[command(after_help = COST_EXAMPLES)]
+    Cost(Box<CostArgs>),
     /// Say which zone rules are in use, and where they come from.
     Doctor,
 }
@@ -60,6 +63,68 @@ Examples:
   punctual next --cron '30 2 * * *' --tz America/New_York --after 2026-03-07T00:00 --dst-gap skip
   punctual next --cron 'H 9 L * *' --tz Europe/London --key c-10001 --spread 30m
   punctual next --schedule 'every 90m from 2026-12-05T09:00' --tz Asia/Kathmandu --count 3 --format lines";
+
+const COST_EXAMPLES: &str = "\
+Examples:
+  punctual cost --jobs 1200000 --every 24h --together 480000
+  punctual cost --jobs 50000 --once --attempts 1.2
+  punctual cost --file jobs.csv --json
+
+A price file is JSON with as_of, region, write_units_per_million, read_units_per_million, storage_per_gb_month and
+sqs_requests_per_million; `punctual cost --json` shows those that are known here.";
+
+/// `cost`.
+#[derive(Debug, Args)]
+pub struct CostArgs {
+    /// How many jobs.
+    #[arg(long, required_unless_present = "file", conflicts_with = "file", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    pub jobs: Option<u64>,
+    /// Time between two firings of each, `24h`.
+    #[arg(long, default_value = "24h", conflicts_with_all = ["file", "once"])]
+    pub every: String,
+    /// Each fires once; as many new ones are made each month.
+    #[arg(long, conflicts_with = "file")]
+    pub once: bool,
+    /// Bytes of a text.
+    #[arg(long, default_value_t = 160, conflicts_with = "file", value_parser = clap::value_parser!(u32).range(0..=300_000))]
+    pub text_bytes: u32,
+    /// How many fall due in the same second and so share calls. Spread evenly by default.
+    #[arg(long, conflicts_with = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    pub together: Option<u64>,
+    /// Count the firings of the jobs of a file in the next thirty days: CSV, as `jobs import` takes it.
+    #[arg(long)]
+    pub file: Option<PathBuf>,
+    /// Attempts of a run, on average.
+    #[arg(long, default_value_t = 1.0)]
+    pub attempts: f64,
+    /// The share of runs that become dead letters.
+    #[arg(long, default_value_t = 0.0)]
+    pub dead: f64,
+    /// Shards of urgent jobs.
+    #[arg(long, env = "PUNCTUAL_SETUP_URGENT_SHARDS", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub urgent_shards: u16,
+    /// Shards of all other jobs.
+    #[arg(long, env = "PUNCTUAL_SETUP_STANDARD_SHARDS", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub standard_shards: u16,
+    /// Scheduler copies.
+    #[arg(long, default_value_t = 3)]
+    pub copies: u32,
+    /// Workers.
+    #[arg(long, env = "PUNCTUAL_WORK_WORKERS", default_value_t = 1)]
+    pub workers: u32,
+    /// Milliseconds between two looks at the timetable.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_TICK_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    pub tick_ms: u64,
+    /// Seconds between renewals of a lease.
+    #[arg(long, env = "PUNCTUAL_DISPATCH_RENEW_S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_200))]
+    pub renew_s: u64,
+    /// Prices to use instead of those of us-east-1 that are known here.
+    #[arg(long, env = "PUNCTUAL_COST_PRICE_FILE")]
+    pub price_file: Option<PathBuf>,
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// `next`.
 #[derive(Debug, Args)]

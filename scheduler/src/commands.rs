@@ -1,9 +1,10 @@
 //! What each word of the `punctual` command does.
 
 use crate::cli::{
-    AddArgs, Cli, Command, CursorsCommand, DispatchArgs, GrowArgs, ImportArgs, JobsCommand, ListArgs, NextArgs,
-    RewindArgs, RunsCommand, RunsListArgs, SetupArgs, ShardsCommand, StatusArgs,
+    AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, GrowArgs, ImportArgs, JobsCommand, ListArgs,
+    NextArgs, RewindArgs, RunsCommand, RunsListArgs, SetupArgs, ShardsCommand, StatusArgs,
 };
+use crate::cost::{self, Fleet, Uniform};
 use crate::dispatch::{DispatchSettings, service};
 use crate::next::{self, Format};
 use crate::operations::{Created, create_job};
@@ -13,6 +14,7 @@ use crate::timetable::{Problem, window};
 use crate::{doctor, import, listing};
 use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::cost::{Load, Prices};
 use punctual_core::due::{AUDIT_HORIZON, Layout, Minute, SETTLE, ShardId, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
@@ -20,11 +22,12 @@ use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
 use punctual_core::process::{print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
-use punctual_core::schedule::{parse_instant, parse_moment};
+use punctual_core::schedule::{parse_instant, parse_interval, parse_moment};
 use punctual_core::zone::{Tz, Zones};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +76,7 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Shards(ShardsCommand::Grow(args)) => grow_shards(names, &args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
         Command::Next(args) => show_next(&args, &zones()?),
+        Command::Cost(args) => show_cost(&args, &zones()?),
         Command::Doctor => print(doctor::report(&zones()?)),
     }
 }
@@ -266,6 +270,55 @@ fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {
         return Ok(());
     }
     print(shown)
+}
+
+fn show_cost(args: &CostArgs, zones: &Zones) -> Result<(), CommandError> {
+    let fleet = Fleet {
+        shards: Shards { urgent: args.urgent_shards, standard: args.standard_shards },
+        copies: args.copies,
+        workers: args.workers,
+        tick: Duration::from_millis(args.tick_ms),
+        renew_every: Duration::from_secs(args.renew_s),
+    };
+    if !(1.0..=100.0).contains(&args.attempts) || !(0.0..=1.0).contains(&args.dead) {
+        return Err(bad("--attempts is 1 to 100, --dead a share from 0 to 1"));
+    }
+    let prices = args.price_file.as_deref().map_or_else(|| Ok(Prices::default()), read_prices)?;
+    let load = cost_load(args, &fleet.shards, zones)?;
+    let load = Load { attempts_per_run: args.attempts, attention_share: args.dead, ..load };
+    let shown = if args.json { cost::as_json } else { cost::as_table };
+    print(shown(&load, &fleet, &prices))
+}
+
+fn cost_load(args: &CostArgs, shards: &Shards, zones: &Zones) -> Result<Load, CommandError> {
+    let Some(path) = &args.file else {
+        let every_s = parse_interval(&args.every).map_err(|error| bad(format!("--every: {error}")))?;
+        return Ok(cost::uniform(
+            &Uniform {
+                jobs: args.jobs.unwrap_or_default(),
+                every_s: (!args.once).then_some(every_s),
+                text_bytes: args.text_bytes,
+                together: args.together,
+            },
+            shards,
+        ));
+    };
+    let (name, now) = (path.display().to_string(), SystemClock::new().now());
+    let file = std::fs::File::open(path).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
+    let specs = import::read_jobs(&name, file, "default", now, zones).map_err(CommandError::BadInput)?;
+    let (load, over) = cost::counted(&specs, now, &Timetable { shards, zones });
+    if over > 0 {
+        eprintln!("{over} jobs have no firing left");
+    }
+    Ok(load)
+}
+
+fn read_prices(path: &Path) -> Result<Prices, CommandError> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| bad(format!("{name} cannot be read: {e}")))?;
+    let prices: Prices = serde_json::from_str(&text).map_err(|e| bad(format!("{name}: {e}")))?;
+    prices.check().map_err(|problem| bad(format!("{name}: {problem}")))?;
+    Ok(prices)
 }
 
 fn in_option(problem: Problem) -> CommandError {

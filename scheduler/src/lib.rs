@@ -4,6 +4,7 @@
 
 pub mod cli;
 pub mod commands;
+pub mod cost;
 pub mod dispatch;
 mod doctor;
 pub mod import;
