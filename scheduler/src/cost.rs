@@ -19,7 +19,7 @@ const FULL_PASS_EVERY: Duration = Duration::from_secs(10);
 /// How long a worker's receive waits.
 const POLL: Duration = Duration::from_secs(5);
 /// Item bytes beside the text of a job of which nothing else is known.
-const BESIDE_TEXT_BYTES: f64 = 560.0;
+const BESIDE_TEXT_BYTES: f64 = 420.0;
 
 /// Jobs of which only so much is known.
 #[derive(Clone, Copy, Debug)]
