@@ -199,6 +199,9 @@ impl World {
     /// What one reader gets through in one second.
     fn pass(&mut self, reader: &mut Reader, second: f64, done: &mut Replayed) {
         let now = midnight() + TimeDelta::seconds(second as i64);
+        if !self.table.iter_mut().any(|partition| partition.has(second, TABLE_WRITES)) {
+            return;
+        }
         let mut throttled = Vec::new();
         while let Some(n) = reader.waiting.front().copied() {
             let due_at = self.jobs[n].next_due_at.expect("an active job");
@@ -213,6 +216,9 @@ impl World {
             if !self.table[partition].has(second, TABLE_WRITES) {
                 throttled.extend(reader.waiting.pop_front());
                 continue;
+            }
+            if !self.lets_go(n, second) {
+                break;
             }
             let to = self.decided(n, now);
             if !self.moves(n, &to, second) {
@@ -233,6 +239,17 @@ impl World {
         }
     }
 
+    /// Whether the bucket that a job sits in lets another one go in this second.
+    fn lets_go(&mut self, n: usize, second: f64) -> bool {
+        let place = self.place_of(bucket_of(&self.jobs[n]));
+        !matches!(self.replay.held, Held::Both | Held::Leaving) || self.bucket(place, second).has(second, 1.0)
+    }
+
+    fn bucket(&mut self, place: u64, second: f64) -> &mut Allowance {
+        let rate = self.limits.partition_writes;
+        self.buckets.entry(place).or_insert_with(|| Allowance::first_asked(rate, second))
+    }
+
     /// Where a job goes that is due: by the real decision.
     fn decided(&self, n: usize, now: DateTime<Utc>) -> Advanced {
         let (job, world) = (&self.jobs[n], Timetable { shards: &self.shards, zones: &self.zones });
@@ -250,16 +267,15 @@ impl World {
         let places = [(leaving, held != Held::Arriving), (arriving, held != Held::Leaving)];
         let places = places.into_iter().filter(|(_, is_held)| *is_held && held != Held::Neither);
         let places: Vec<u64> = places.map(|(bucket, _)| self.place_of(bucket)).collect();
-        let rate = self.limits.partition_writes;
         for (i, place) in places.iter().enumerate() {
             // Both sides of a move may lie in one partition.
             let amount = 1.0 + places[..i].iter().filter(|other| *other == place).count() as f64;
-            if !self.buckets.entry(*place).or_insert_with(|| Allowance::first_asked(rate, second)).has(second, amount) {
+            if !self.bucket(*place, second).has(second, amount) {
                 return false;
             }
         }
         for place in places {
-            self.buckets.get_mut(&place).expect("it was asked").take(1.0);
+            self.bucket(place, second).take(1.0);
         }
         for side in [(true, leaving), (false, arriving)] {
             *self.moved.entry(side).or_default() += 1;

@@ -1,19 +1,21 @@
 //! The sizes that the cost of jobs and runs is worked out with, held against real items on the local stack.
 
+use chrono::{DateTime, Utc};
 use punctual_core::aws::{Names, schema};
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::cost::{Sizes, job_bytes};
 use punctual_core::due::Shards;
-use punctual_core::job::{JobKey, Timetable};
+use punctual_core::job::Timetable;
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::process::{process_id, random_token};
 use punctual_core::retry::OutcomeClass;
-use punctual_core::run::{Attempt, RunId, RunKey, RunRow, RunStatus};
+use punctual_core::run::{Attempt, RunRow, RunStatus};
 use punctual_core::schedule::whole_second;
 use punctual_core::zone::Zones;
 use punctual_localstack::stack::{Stack, StackConfig};
 use punctual_scheduler::import::read_jobs;
 use punctual_scheduler::operations::create_job;
+use punctual_tests::run_of;
 
 const FILE: &str = "customer,phone,kind,priority,schedule,tz,spread,template\n\
     c-10001,+447700900123,bill,normal,cron 0 9 * * 1-5,,,Due\n\
@@ -51,7 +53,7 @@ fn is_near(what: &str, found: f64, assumed: f64) {
 }
 
 /// A run that was delivered at its first attempt.
-fn row(now: chrono::DateTime<chrono::Utc>) -> RunRow {
+fn row(now: DateTime<Utc>) -> RunRow {
     let at = whole_second(now);
     let attempt = Attempt {
         n: 1,
@@ -63,7 +65,7 @@ fn row(now: chrono::DateTime<chrono::Utc>) -> RunRow {
         detail: None,
     };
     RunRow {
-        id: RunId { job_key: JobKey::new("bank", "c-10001/bill").unwrap(), run_key: RunKey::scheduled(at) },
+        id: run_of("c-10001/bill", at),
         status: RunStatus::Succeeded,
         attempt: 1,
         owner: None,
