@@ -35,6 +35,16 @@ pub enum Held {
     Neither,
 }
 
+impl Held {
+    fn leaving(self) -> bool {
+        matches!(self, Held::Both | Held::Leaving)
+    }
+
+    fn arriving(self) -> bool {
+        matches!(self, Held::Both | Held::Arriving)
+    }
+}
+
 /// How the keys of the index lie in its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -242,7 +252,7 @@ impl World {
     /// Whether the bucket that a job sits in lets another one go in this second.
     fn lets_go(&mut self, n: usize, second: f64) -> bool {
         let place = self.place_of(bucket_of(&self.jobs[n]));
-        !matches!(self.replay.held, Held::Both | Held::Leaving) || self.bucket(place, second).has(second, 1.0)
+        !self.replay.held.leaving() || self.bucket(place, second).has(second, 1.0)
     }
 
     fn bucket(&mut self, place: u64, second: f64) -> &mut Allowance {
@@ -264,8 +274,8 @@ impl World {
         let leaving = bucket_of(&self.jobs[n]);
         let arriving = to.next.as_ref().expect("a job that goes on").bucket;
         let held = self.replay.held;
-        let places = [(leaving, held != Held::Arriving), (arriving, held != Held::Leaving)];
-        let places = places.into_iter().filter(|(_, is_held)| *is_held && held != Held::Neither);
+        let places = [(leaving, held.leaving()), (arriving, held.arriving())];
+        let places = places.into_iter().filter(|(_, is_held)| *is_held);
         let places: Vec<u64> = places.map(|(bucket, _)| self.place_of(bucket)).collect();
         for (i, place) in places.iter().enumerate() {
             // Both sides of a move may lie in one partition.
