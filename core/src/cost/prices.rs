@@ -25,9 +25,9 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// us-east-1. DynamoDB: `aws.amazon.com/dynamodb/pricing/on-demand` (since November 2024; told unchanged by AWS's own
-    /// staff on 2026-07-30). SQS: `aws.amazon.com/sqs/pricing` (told unchanged in June 2026). Look them up again before
-    /// money depends on them.
+    /// us-east-1. DynamoDB: the on-demand rates since November 2024, as quoted in public on 2026-07-30. SQS: as quoted in
+    /// public in June 2026. Second-hand both: look them up at `aws.amazon.com/dynamodb/pricing/on-demand` and
+    /// `aws.amazon.com/sqs/pricing` before money depends on them.
     fn default() -> Self {
         Prices {
             as_of: "2026-07-30".into(),
