@@ -8,7 +8,7 @@
 mod idle;
 mod prices;
 
-pub use idle::{AuditTier, BucketReads, IdleLoad, idle};
+pub use idle::{BucketReads, IdleLoad, idle};
 pub use prices::Prices;
 
 use crate::job::{JobSpec, RETENTION};

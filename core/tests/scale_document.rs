@@ -68,10 +68,11 @@ fn a_night() -> Load {
 }
 
 fn idle_hour(shards: u32, copies: u32) -> Usage {
-    let (tick, renew_every) = (Duration::from_secs(1), Duration::from_secs(3));
-    let reads = BucketReads::of_loop(tick, Duration::from_secs(10));
+    let s = Duration::from_secs;
+    let reads = BucketReads::of_loop(s(1), s(10), s(5));
     let shards = shards + u32::from(Shards::default().urgent);
-    total(&idle(&IdleLoad { shards, copies, tick, renew_every, reads, workers: 0, poll: Duration::from_secs(5) }))
+    let (renew_every, look_every, layout_every) = (s(3), s(1), s(10));
+    total(&idle(&IdleLoad { shards, copies, renew_every, look_every, layout_every, reads, workers: 0, poll: s(5) }))
 }
 
 fn figure(count: f64) -> String {

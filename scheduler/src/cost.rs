@@ -1,5 +1,6 @@
 //! `punctual cost`: what jobs cost in a month, before they are made. Needs no server.
 
+use crate::dispatch::{FULL_PASS_EVERY, LAYOUT_EVERY, LOOK_EVERY, READ_AHEAD_EVERY};
 use crate::listing::{lines, table};
 use chrono::{DateTime, TimeDelta, Utc};
 use comfy_table::{CellAlignment, Table};
@@ -14,8 +15,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// How often dispatch reads all minutes that are not settled.
-const FULL_PASS_EVERY: Duration = Duration::from_secs(10);
 /// How long a worker's receive waits.
 const POLL: Duration = Duration::from_secs(5);
 /// Item bytes beside the text of a job of which nothing else is known.
@@ -110,9 +109,10 @@ pub fn standing_by(fleet: &Fleet) -> Vec<Line> {
     let load = IdleLoad {
         shards: u32::from(fleet.shards.urgent) + u32::from(fleet.shards.standard),
         copies: fleet.copies,
-        tick: fleet.tick,
         renew_every: fleet.renew_every,
-        reads: BucketReads::of_loop(fleet.tick, FULL_PASS_EVERY),
+        look_every: LOOK_EVERY,
+        layout_every: LAYOUT_EVERY,
+        reads: BucketReads::of_loop(fleet.tick, FULL_PASS_EVERY, READ_AHEAD_EVERY),
         workers: fleet.workers,
         poll: POLL,
     };

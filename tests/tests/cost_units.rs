@@ -21,13 +21,14 @@ use punctual_core::cost::{Batches, BucketReads, Class, IdleLoad, Line, Load, Usa
 use punctual_core::due::{DueBucket, Minute, ShardClass, ShardId, Shards};
 use punctual_core::job::{Job, Timetable};
 use punctual_core::lease::LeaseId;
-use punctual_core::ports::{Ports, Put};
+use punctual_core::ports::{DueSpan, Ports, Put};
 use punctual_core::run::{RunRow, RunStatus};
 use punctual_core::schedule::{Schedule, whole_second};
 use punctual_core::zone::Zones;
 use punctual_localstack::stack::{Stack, StackConfig};
 use punctual_scheduler::dispatch::DispatchSettings;
-use punctual_scheduler::dispatch::pass::{Dispatcher, Permission};
+use punctual_scheduler::dispatch::in_hand::InHand;
+use punctual_scheduler::dispatch::pass::{Dispatcher, Permission, Scope};
 use punctual_tests::{reminder, run_of};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -200,7 +201,8 @@ async fn dispatch_costs(schedule: &str, due_at: DateTime<Utc>, jobs: u64, is_las
     let ahead = Arc::new(Ahead { clock: SystemClock::new(), by });
     let settings = DispatchSettings::default();
     let dispatcher = Dispatcher::new(ports, ahead, SHARDS, zones, "s1".into(), &settings);
-    let tally = dispatcher.minute(DueBucket { minute: Minute::of(due_at), shard: SHARD }, &Held).await;
+    let scope = Scope { permission: &Held, in_hand: &InHand::default() };
+    let tally = dispatcher.minute(DueBucket { minute: Minute::of(due_at), shard: SHARD }, &scope).await;
     assert!(!tally.left && tally.error.is_none(), "{tally:?}");
     let counted = meter.read();
 
@@ -211,6 +213,13 @@ async fn dispatch_costs(schedule: &str, due_at: DateTime<Utc>, jobs: u64, is_las
     let steps = ["due: read buckets", "dispatch: read jobs", "dispatch: advance"].map(|step| usage_of(&lines, step));
     let said = steps.into_iter().fold(Usage::default(), |sum, step| sum + step);
     assert_same("dispatch", counted, said);
+    if !is_last {
+        let per_run = |count: f64| count / jobs as f64;
+        let (writes, reads, calls) = (counted.write_units, counted.read_units, counted.dynamodb_requests);
+        assert!(per_run(writes) <= 3.05, "{} write units a run", per_run(writes));
+        assert!(per_run(reads) <= 1.2, "{} read units a run", per_run(reads));
+        assert!(per_run(calls) <= 0.1, "{} requests a run", per_run(calls));
+    }
     stack.stop().await;
 }
 
@@ -298,19 +307,24 @@ async fn an_empty_bucket_a_renewal_and_a_list_of_leases_take_what_is_said() {
     let free = leases.iter().find(|lease| lease.id == id);
     ports.leases.take(&id, free, "scheduler-1").await.expect("it is free");
     meter.read();
-    // An hour with one tick, one turn and one query of one shard, so that lines are single calls.
+    // An hour with one turn and one query of one shard, so that lines are single calls.
     let hour = Duration::from_secs(3_600);
     let one = IdleLoad {
         shards: 1,
         copies: 1,
-        tick: hour / 11,
-        renew_every: hour - hour / 110,
+        renew_every: hour,
+        look_every: hour,
+        layout_every: hour,
         reads: BucketReads { latest: 1.0, ..BucketReads::default() },
         workers: 0,
         poll: hour,
     };
     let lines = idle(&one);
-    ports.due.page(DueBucket { minute: Minute::of(now), shard: SHARD }, now, None, 500).await.expect("it is empty");
+    ports
+        .due
+        .page(DueBucket { minute: Minute::of(now), shard: SHARD }, DueSpan::up_to(now), None, 500)
+        .await
+        .expect("it is empty");
     assert_same("query", meter.read(), usage_of(&lines, "due: latest minutes"));
     ports.leases.renew(&id, "scheduler-1", 1, Some(Minute::of(now))).await.expect("it is ours");
     // The lease and the registration.

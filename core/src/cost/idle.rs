@@ -1,7 +1,7 @@
 //! What is taken while nothing is due: looking at empty buckets, keeping leases, asking empty queues.
 
 use super::{Line, READ_UNIT_BYTES, Usage};
-use crate::due::SETTLE;
+use crate::due::{Audit, SETTLE};
 use crate::priority::Priority;
 use std::time::Duration;
 
@@ -26,28 +26,18 @@ pub struct BucketReads {
     pub audit: f64,
 }
 
-/// How often minutes that have passed are audited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AuditTier {
-    /// How far back.
-    pub reach: Duration,
-    /// How often.
-    pub every: Duration,
-}
-
 impl BucketReads {
     /// A loop that reads the latest two minutes at every tick, and instead, each `full_every`, all from the oldest that is
-    /// not settled to the present one.
-    pub fn of_loop(tick: Duration, full_every: Duration) -> Self {
+    /// not settled to the present one; each `ahead_every` it reads ahead, and all the time it audits.
+    pub fn of_loop(tick: Duration, full_every: Duration, ahead_every: Duration) -> Self {
         let full = per_hour(full_every.max(tick));
         let unsettled = (SETTLE.as_secs_f64() / MINUTE.as_secs_f64()).ceil() + 1.0;
-        BucketReads { latest: (per_hour(tick) - full) * 2.0, unsettled: full * unsettled, ..BucketReads::default() }
-    }
-
-    /// The same with audits.
-    pub fn audited(self, tiers: &[AuditTier]) -> Self {
-        let minutes = |tier: &AuditTier| tier.reach.as_secs_f64() / MINUTE.as_secs_f64();
-        BucketReads { audit: tiers.iter().map(|tier| minutes(tier) * per_hour(tier.every)).sum(), ..self }
+        BucketReads {
+            latest: (per_hour(tick) - full) * 2.0,
+            unsettled: full * unsettled,
+            ahead: per_hour(ahead_every),
+            audit: Audit::reads_per_hour(),
+        }
     }
 
     /// All of them.
@@ -63,10 +53,12 @@ pub struct IdleLoad {
     pub shards: u32,
     /// Scheduler copies.
     pub copies: u32,
-    /// Time between two passes over a shard.
-    pub tick: Duration,
     /// Time between two renewals of a lease.
     pub renew_every: Duration,
+    /// Time between two looks of a copy at all leases.
+    pub look_every: Duration,
+    /// Time between two looks of a copy at the shard counts.
+    pub layout_every: Duration,
     /// Queries of empty buckets.
     pub reads: BucketReads,
     /// Workers.
@@ -80,8 +72,6 @@ pub fn idle(load: &IdleLoad) -> Vec<Line> {
     let (shards, copies) = (f64::from(load.shards), f64::from(load.copies));
     // An empty query costs half a unit.
     let queries = |count: f64| Usage::reads(0.5, 1.0) * (count * shards);
-    // A turn of the leases waits a tenth of a tick beyond the renewal time.
-    let turns = per_hour(load.renew_every + load.tick / 10);
     let listed = (shards + copies) * LEASE_BYTES;
     let listing = Usage::reads((listed / READ_UNIT_BYTES).ceil(), (listed / SCAN_PAGE_BYTES).ceil());
     let receives = per_hour(load.poll) * f64::from(load.workers) * Priority::ALL.len() as f64;
@@ -90,8 +80,9 @@ pub fn idle(load: &IdleLoad) -> Vec<Line> {
         ("due: unsettled minutes", queries(load.reads.unsettled)),
         ("due: minutes ahead", queries(load.reads.ahead)),
         ("due: audit", queries(load.reads.audit)),
-        ("lease: renew", Usage::writes(1.0, 1.0) * ((shards + copies) * turns)),
-        ("lease: list", listing * (copies * turns)),
+        ("lease: renew", Usage::writes(1.0, 1.0) * ((shards + copies) * per_hour(load.renew_every))),
+        ("lease: list", listing * (copies * per_hour(load.look_every))),
+        ("lease: shard counts", Usage::reads(1.0, 1.0) * (copies * per_hour(load.layout_every))),
         ("lease: receive", Usage::sqs(1.0) * receives),
     ];
     lines.into_iter().map(|(step, usage)| Line { step, usage }).collect()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::due::Audit;
 
 /// A month with one run in each of so many full batches, of jobs with `job_bytes`.
 fn one_run(job_bytes: f64, runs: f64, last_runs: f64) -> Load {
@@ -93,34 +94,29 @@ fn storage_counts_both_indexes_and_the_rows_of_sixty_days() {
 
 #[test]
 fn an_idle_shard_reads_its_latest_minutes_each_tick_and_seven_each_ten_seconds() {
-    let reads = BucketReads::of_loop(Duration::from_secs(1), Duration::from_secs(10));
+    let reads = BucketReads::of_loop(Duration::from_secs(1), Duration::from_secs(10), Duration::from_secs(5));
     assert_eq!((reads.latest, reads.unsettled), (3_240.0 * 2.0, 360.0 * 7.0));
-    assert_eq!((reads.ahead, reads.audit, reads.total()), (0.0, 0.0, 9_000.0));
+    assert_eq!((reads.ahead, reads.audit), (720.0, Audit::reads_per_hour()));
+    // An hour's minutes every minute, a day's every hour, fourteen days' every day, and a little for the sweeps' ends.
+    assert!((5_880.0..6_100.0).contains(&(reads.audit + 60.0 + 57.5)), "{}", reads.audit);
 }
 
 #[test]
-fn audits_cost_their_minutes_as_often_as_they_are_read() {
-    let tier =
-        |reach_s, every_s| AuditTier { reach: Duration::from_secs(reach_s), every: Duration::from_secs(every_s) };
-    let tiers = [tier(3_600, 60), tier(86_400, 3_600), tier(14 * 86_400, 86_400)];
-    assert_eq!(BucketReads::default().audited(&tiers).audit, 3_600.0 + 1_440.0 + 840.0);
-}
-
-#[test]
-fn an_idle_hour_renews_each_lease_and_each_registration_every_turn() {
+fn an_idle_hour_renews_each_lease_and_lists_them_every_second() {
     let load = IdleLoad {
         shards: 32,
         copies: 3,
-        tick: Duration::from_secs(1),
         renew_every: Duration::from_secs(3),
+        look_every: Duration::from_secs(1),
+        layout_every: Duration::from_secs(10),
         reads: BucketReads { latest: 100.0, ..BucketReads::default() },
         workers: 2,
         poll: Duration::from_secs(5),
     };
     let lines = idle(&load);
-    let turns = 3_600.0 / 3.1;
-    assert!((usage_of(&lines, "lease: renew").write_units - 35.0 * turns).abs() < 1e-6);
-    assert!((usage_of(&lines, "lease: list").read_units - 3.0 * turns).abs() < 1e-6);
+    assert_eq!(usage_of(&lines, "lease: renew").write_units, 35.0 * 1_200.0);
+    assert_eq!(usage_of(&lines, "lease: list").read_units, 3.0 * 3_600.0);
+    assert_eq!(usage_of(&lines, "lease: shard counts").read_units, 3.0 * 360.0);
     assert_eq!(usage_of(&lines, "due: latest minutes").read_units, 32.0 * 100.0 * 0.5);
     assert_eq!(usage_of(&lines, "lease: receive").sqs_requests, 2.0 * 3.0 * 720.0);
 }

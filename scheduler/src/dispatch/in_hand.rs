@@ -14,7 +14,7 @@ const INDEX_LAG: Duration = Duration::from_secs(3);
 
 /// The runs in hand, by job: a job stands at one firing only.
 #[derive(Default)]
-pub(super) struct InHand(Mutex<HashMap<JobKey, Entry>>);
+pub struct InHand(Mutex<HashMap<JobKey, Entry>>);
 
 struct Entry {
     due_at: DateTime<Utc>,

@@ -170,6 +170,7 @@ pub struct Holder {
     id: String,
     registration: Option<u64>,
     registered_at: Option<Duration>,
+    last_register_at: Duration,
     /// Until then this copy neither counts nor takes: it has just shown that it gets nowhere.
     unfit_until: Duration,
     observer: Observer,
@@ -196,6 +197,7 @@ impl Holder {
             id,
             registration: None,
             registered_at: None,
+            last_register_at: Duration::ZERO,
             unfit_until: Duration::ZERO,
             observer: Observer::default(),
             held: BTreeMap::new(),
@@ -278,7 +280,7 @@ impl Holder {
             // A copy that counts but gets nowhere would keep its share from those that could do the work.
             return self.deregister().await;
         }
-        self.register().await?;
+        self.register(began).await?;
         let leases = self.store.list().await?;
         // What the list shows may be as new as its end: counted from there, nothing seems to stand still for too long.
         self.observer.observe(&leases, self.clock.monotonic());
@@ -353,12 +355,16 @@ impl Holder {
         Ok(())
     }
 
-    async fn register(&mut self) -> Result<(), PortError> {
+    async fn register(&mut self, now: Duration) -> Result<(), PortError> {
+        if self.registration.is_some() && now.saturating_sub(self.last_register_at) < self.times.renew_every {
+            return Ok(());
+        }
         let id = LeaseId::Copy(self.id.clone());
         let claim = match self.registration {
             None => self.store.take(&id, None, &self.id).await?,
             Some(counter) => self.store.renew(&id, &self.id, counter, None).await?,
         };
+        self.last_register_at = now;
         self.registration = match claim {
             Claim::Held { counter } | Claim::Mine { counter } => Some(counter),
             // Others took this copy for dead and threw its registration away: register again.

@@ -8,7 +8,7 @@
 mod ahead;
 mod backlog;
 mod fire;
-mod in_hand;
+pub mod in_hand;
 pub mod leases;
 mod metrics;
 pub mod pass;
@@ -18,6 +18,18 @@ mod soon;
 
 use punctual_core::lease::LeaseTimes;
 use std::time::Duration;
+
+/// All leases are looked at this often, so that what a dead copy held moves on within a second of its expiry.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The shard counts are read again this often.
+pub const LAYOUT_EVERY: Duration = Duration::from_secs(10);
+
+/// Minutes that have passed are read again this often until they are settled; the latest ones at every tick.
+pub const FULL_PASS_EVERY: Duration = Duration::from_secs(10);
+
+/// The near future is read on this often.
+pub const READ_AHEAD_EVERY: Duration = Duration::from_secs(5);
 
 /// Settings of one scheduler copy.
 #[derive(Clone, Copy, Debug)]

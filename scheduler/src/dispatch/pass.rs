@@ -67,8 +67,8 @@ pub struct Tally {
 pub struct Scope<'a> {
     /// Whether this copy may act.
     pub permission: &'a dyn Permission,
-    /// What others have in hand.
-    pub(super) in_hand: &'a InHand,
+    /// What its two sides have in hand.
+    pub in_hand: &'a InHand,
 }
 
 /// A page of due jobs, as they were read.

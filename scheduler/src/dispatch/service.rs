@@ -1,9 +1,9 @@
 //! One scheduler copy: it renews its leases, looks at all leases every second, and runs the loops of each shard it holds.
 
-use super::DispatchSettings;
 use super::leases::Holder;
 use super::pass::Dispatcher;
 use super::shard;
+use super::{DispatchSettings, LAYOUT_EVERY, LOOK_EVERY};
 use punctual_core::clock::Clock;
 use punctual_core::due::Layout;
 use punctual_core::error::PortError;
@@ -15,10 +15,6 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-/// All leases are looked at this often, so that what a dead copy held moves on within a second of its expiry.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The shard counts are read again this often.
-const LAYOUT_EVERY: Duration = Duration::from_secs(10);
 /// Told to stop, a copy lets the turn under way end, so that it knows what it holds.
 const LAST_TURN: Duration = Duration::from_secs(1);
 /// Time for passes to end after the last send, and for leases to be given back.

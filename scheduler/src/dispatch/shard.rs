@@ -1,19 +1,17 @@
 //! The work on one shard: a pass over what is due every tick, slower while the store or a queue is in trouble; beside it the
 //! near future ([`super::ahead`]), and every now and then a look at what lies behind the cursor.
 
-use super::DispatchSettings;
 use super::ahead;
 use super::in_hand::InHand;
 use super::leases::{ShardLease, Side};
 use super::pass::{Dispatcher, Permission, Scope, Tally};
+use super::{DispatchSettings, FULL_PASS_EVERY};
 use punctual_core::clock::Clock;
 use punctual_core::due::{Audit, DueBucket, Minute};
 use punctual_core::error::PortError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Minutes that have passed are read again this often until they are settled; the latest ones at every tick.
-const FULL_PASS_EVERY: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 

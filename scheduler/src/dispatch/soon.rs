@@ -5,6 +5,7 @@
 //! so that it appears on time and the seconds before it carry the burst. Nothing kept here is advanced: a copy that dies
 //! loses nothing.
 
+use super::READ_AHEAD_EVERY;
 use super::fire::Firing;
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::due::Minute;
@@ -18,7 +19,7 @@ const MOST_KEPT: usize = 1_000;
 /// Runs that are sent in one step.
 pub(super) const STEP: usize = 200;
 /// The near future is read on when it is shorter than it should be by this.
-const READ_EVERY: TimeDelta = TimeDelta::seconds(5);
+const READ_EVERY: TimeDelta = TimeDelta::seconds(READ_AHEAD_EVERY.as_secs() as i64);
 /// What could not be sent within this is left to the passes: they read its job again, so that what became of it counts.
 const STALE_AFTER: TimeDelta = TimeDelta::seconds(5);
 
