@@ -3,7 +3,7 @@
 use crate::PortChange;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use punctual_core::due::DueBucket;
+use punctual_core::due::{DueBucket, ShardId};
 use punctual_core::message::DeadLetter;
 use punctual_core::ports::{
     Delivery, DueIndex, DuePage, PageToken, PortResult, Ports, QueueDepth, RunQueue, SendResult,
@@ -81,6 +81,9 @@ impl DueIndex for Watched<dyn DueIndex, DueBucket> {
     ) -> PortResult<DuePage> {
         self.notes.add(bucket);
         self.port.page(bucket, until, after, limit).await
+    }
+    async fn quarantined(&self, shard: ShardId, after: Option<PageToken>, limit: usize) -> PortResult<DuePage> {
+        self.port.quarantined(shard, after, limit).await
     }
 }
 

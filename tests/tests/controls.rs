@@ -7,7 +7,7 @@ use punctual_core::due::{DueBucket, Shards};
 use punctual_core::job::{Job, JobKey};
 use punctual_core::memory::{Fault, FaultPlan, Point, World};
 use punctual_core::ports::{
-    Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, RunStore,
+    Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, ReplaceIf, RunStore,
 };
 use punctual_core::run::{RunId, RunRow};
 use punctual_core::schedule::{Firing, Schedule, Timing};
@@ -79,8 +79,8 @@ impl JobStore for Unconditional {
     async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
         self.0.get_many(keys).await
     }
-    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
-        self.0.replace(job, if_version).await
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        self.0.replace(job, if_still).await
     }
     async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
         // Lets the delay of the real call pass first.
@@ -88,10 +88,10 @@ impl JobStore for Unconditional {
         for (one, _) in moves.iter().zip(done).filter(|(_, done)| *done == Ok(Advance::Changed)) {
             let keys = std::slice::from_ref(&one.key);
             if let Some(JobRead::Job(mut job)) = self.0.get_many(keys).await?.remove(&one.key) {
+                let read = ReplaceIf::from(&*job);
                 job.advance(&one.to);
-                let version = job.version;
                 job.edit_token = "written over".into();
-                self.0.replace(&job, version).await?;
+                self.0.replace(&job, &read).await?;
             }
         }
         Ok(vec![Ok(Advance::Advanced); moves.len()])
@@ -119,12 +119,13 @@ async fn an_edit_during_an_advance(change: PortChange) -> Option<DateTime<Utc>> 
     let ports = town.world.ports();
     let mut job = town.world.job(&key).expect("the job is there");
     assert_eq!(job.next_scheduled_at, Some(at(20)), "the edit comes before the advance lands");
+    let read = ReplaceIf::from(&job);
     job.spec.schedule = Schedule::utc(Timing::At(at(86_400)));
     let to = job.after_firings(&Firing { at: at(20), wall: None }, 1, town.clock.now(), &town.timetable());
     job.advance(&to);
     job.version += 1;
     job.edit_token = "edit".into();
-    assert_eq!(ports.jobs.replace(&job, 1).await, Ok(Replace::Replaced));
+    assert_eq!(ports.jobs.replace(&job, &read).await, Ok(Replace::Replaced));
     tokio::time::sleep(Duration::from_secs(30)).await;
     town.stop().await;
     town.world.job(&key).and_then(|job| job.next_scheduled_at)

@@ -1,5 +1,6 @@
 //! What a [`Control`](crate::ports::Control) must do.
 
+use super::samples::{at, random_name};
 use crate::due::Shards;
 use crate::ports::Ports;
 
@@ -13,4 +14,18 @@ pub async fn shard_counts_are_set_once(ports: &Ports) {
         assert_eq!(ports.control.init_shards(later).await, Ok(in_force));
         assert_eq!(ports.control.shards().await, Ok(Some(in_force)));
     }
+}
+
+/// The first value stays, whoever asks again with whatever; another id has its own.
+pub async fn what_is_kept_once_stays(ports: &Ports) {
+    let (id, other) = (format!("run/{}", random_name()), format!("run/{}", random_name()));
+    let once = async |id: &str, value: &str| ports.control.once(id, value, at(60)).await;
+    assert_eq!(once(&id, "first").await.as_deref(), Ok("first"));
+    for value in ["second", "first"] {
+        assert_eq!(once(&id, value).await.as_deref(), Ok("first"));
+    }
+    let both = futures::join!(once(&other, "a"), once(&other, "b"));
+    let (for_a, for_b) = (both.0.expect("it can be kept"), both.1.expect("it can be kept"));
+    assert_eq!(for_a, for_b, "of two, one is in force for both");
+    assert!(["a", "b"].contains(&for_a.as_str()));
 }

@@ -102,11 +102,6 @@ impl World {
         self.state().jobs.records.get(key).map(|record| record.job.clone())
     }
 
-    /// When a job may be forgotten, if its schedule is over.
-    pub fn job_expires_at(&self, key: &JobKey) -> Option<DateTime<Utc>> {
-        self.state().jobs.records.get(key).and_then(|record| record.expires_at)
-    }
-
     /// All run rows.
     pub fn rows(&self) -> BTreeMap<RunId, RunRow> {
         self.state().rows.0.values().flat_map(|rows| rows.values()).map(|row| (row.id.clone(), row.clone())).collect()
