@@ -10,6 +10,7 @@ mod voids;
 
 pub use change::{Change, ChangeError, Changed};
 pub use key::JobKey;
+pub use manual::request_token;
 pub use voids::{Void, Voids};
 
 use crate::due::{DueBucket, Shards};

@@ -243,7 +243,8 @@ impl Job {
             return None;
         }
         let mut job = self.clone();
-        job.advance(&Advanced { state: JobState::Cancelled, next: None, expires_at: Some(now + RETENTION) });
+        let expires_at = Some(whole_second(now) + RETENTION);
+        job.advance(&Advanced { state: JobState::Cancelled, next: None, expires_at });
         job.error = None;
         job.generation = next_generation(Some(self.generation), now);
         job.voids.push(job.generation, DateTime::UNIX_EPOCH);

@@ -4,6 +4,23 @@ use super::{ChangeError, Job, JobState};
 use crate::message::{MESSAGE_VERSION, Message};
 use crate::run::RunKey;
 use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+
+/// The longest idempotency key, in bytes.
+const LONGEST_IDEMPOTENCY_KEY_BYTES: usize = 255;
+
+/// The token that a request for a run has in its run key: the same for each repeat of it, 32 hexadecimal digits.
+///
+/// # Errors
+/// Says how long an idempotency key may be.
+pub fn request_token(idempotency_key: &str) -> Result<String, String> {
+    let bytes = idempotency_key.len();
+    if !(1..=LONGEST_IDEMPOTENCY_KEY_BYTES).contains(&bytes) {
+        return Err(format!("an idempotency key has {bytes} bytes: 1 to {LONGEST_IDEMPOTENCY_KEY_BYTES} are allowed"));
+    }
+    let digest = Sha256::new().chain_update("run-now/v1\0").chain_update(idempotency_key).finalize();
+    Ok(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+}
 
 impl Job {
     /// The message of run `run_key`, made by hand at `at` (whole seconds): the same for every repeat of one request, so that

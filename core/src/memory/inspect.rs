@@ -203,6 +203,13 @@ impl World {
         }
     }
 
+    /// Makes a job readable again, as a program that knows its format would find it.
+    pub fn make_readable(&self, key: &JobKey) {
+        if let Some(record) = self.state().jobs.records.get_mut(key) {
+            record.unreadable = None;
+        }
+    }
+
     /// Removes a job, as if it had expired or been deleted.
     pub fn forget_job(&self, key: &JobKey) {
         let now = self.monotonic();

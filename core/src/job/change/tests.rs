@@ -1,7 +1,7 @@
 use super::*;
 use crate::dispatch::{Decision, decide};
 use crate::due::{Minute, ShardClass, Shards};
-use crate::job::Voids;
+use crate::job::{Voids, request_token};
 use crate::missed::{Many, MissedRule};
 use crate::payload::{Handler, SmsPayload};
 use crate::priority::Priority;
@@ -394,6 +394,9 @@ fn a_run_by_hand_is_void_by_a_cancel_or_a_former_life_alone() {
     assert_eq!(is_void(&cancelled), Some(cancelled.generation));
     let again = changed(&cancelled, &Change::Recreate(Box::new(job.spec.clone())), at("08:31"));
     assert_eq!(is_void(&again), Some(again.generation));
+    assert_eq!(request_token("k-1"), request_token("k-1"));
+    assert_ne!(request_token("k-1"), request_token("k-2"));
+    assert!(request_token("").is_err() && request_token(&"k".repeat(256)).is_err());
     let done = Job { state: JobState::Done, ..job.clone() };
     assert!(done.run_by_hand(key.clone(), at("08:00")).is_ok());
     for (state, expected) in [
