@@ -73,7 +73,7 @@ pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: D
     if job.generation < message.generation {
         return Screen::PutBack { wait: JOB_OLDER_WAIT, why: PutBack::JobOlder, grows: true };
     }
-    if let Some(void_gen) = job.void_of(message.scheduled_at, message.generation) {
+    if let Some(void_gen) = job.void_of(&message.run_key, message.scheduled_at, message.generation) {
         let reason = if job.state == JobState::Cancelled { SkipReason::Cancelled } else { SkipReason::Superseded };
         return Screen::Void { void_gen, reason };
     }

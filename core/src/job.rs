@@ -3,10 +3,14 @@
 //! A job advances by itself from firing to firing; people change it. `version` counts people's changes only,
 //! `generation` rises with the changes that void queued runs. Nothing here reads a clock or knows the store.
 
+mod change;
 mod key;
+mod manual;
 mod voids;
 
+pub use change::{Change, ChangeError, Changed};
 pub use key::JobKey;
+pub use manual::request_token;
 pub use voids::{Void, Voids};
 
 use crate::due::{DueBucket, Shards};
@@ -14,6 +18,7 @@ use crate::missed::MissedRule;
 use crate::payload::{Handler, SmsPayload};
 use crate::priority::Priority;
 use crate::retry::RetryRule;
+use crate::run::RunKey;
 use crate::schedule::{Anchor, Firing, Schedule, ScheduleError, whole_second};
 use crate::spread::Spread;
 use crate::zone::{TzVersion, Zones};
@@ -94,6 +99,8 @@ pub struct Job {
     pub tzdb: Option<TzVersion>,
     /// How many firings are left, that one included; none = no bound.
     pub runs_left: Option<u32>,
+    /// Since when the schedule decides: what follows that firing lies after this. None = it always did.
+    pub decided_at: Option<DateTime<Utc>>,
     /// When that firing should start.
     pub next_due_at: Option<DateTime<Utc>>,
     /// Where the due index holds it; none when nothing is to come.
@@ -112,6 +119,8 @@ pub struct Job {
     pub created_at: DateTime<Utc>,
     /// Why it is quarantined.
     pub error: Option<String>,
+    /// When it may be forgotten, if it is done or cancelled.
+    pub expires_at: Option<DateTime<Utc>>,
 }
 
 /// Why a job cannot be made.
@@ -260,6 +269,7 @@ impl Job {
             next_wall: None,
             tzdb: None,
             runs_left: spec.schedule.max_runs,
+            decided_at: None,
             next_due_at: None,
             due_bucket: None,
             generation,
@@ -269,6 +279,7 @@ impl Job {
             updated_by: by.to_owned(),
             created_at: now,
             error: None,
+            expires_at: None,
             spec,
         };
         // An instant already past is due from the moment that made it due.
@@ -317,7 +328,8 @@ impl Job {
 
     /// The firing after `previous`, if `left` allows one.
     pub fn following(&self, previous: &Firing, left: Option<u32>, zones: &Zones) -> Option<Firing> {
-        if left == Some(0) { None } else { self.spec.schedule.next_firing(previous, zones) }
+        let after = self.decided_at.map_or(previous.at, |decided_at| previous.at.max(decided_at));
+        if left == Some(0) { None } else { self.spec.schedule.next_firing(&Firing { at: after, ..*previous }, zones) }
     }
 
     fn standing_at(&self, next: &Firing, left: Option<u32>, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
@@ -346,11 +358,13 @@ impl Job {
         self.next_wall = next.as_ref().and_then(|n| n.wall);
         self.runs_left = next.as_ref().and_then(|n| n.runs_left);
         self.tzdb = next.and_then(|n| n.tzdb);
+        self.expires_at = to.expires_at;
     }
 
-    /// The generation that voids a message of `generation` for the firing at `scheduled_at`, if it is void.
-    pub fn void_of(&self, scheduled_at: DateTime<Utc>, generation: u64) -> Option<u64> {
-        let deciding = self.voids.deciding(scheduled_at);
+    /// The generation that voids a message of `generation` for this run of the firing at `scheduled_at`, if it is void. No
+    /// change of the timetable decides about a run made by hand: only a cancel voids it, or a later life of the key.
+    pub fn void_of(&self, run: &RunKey, scheduled_at: DateTime<Utc>, generation: u64) -> Option<u64> {
+        let deciding = if run.is_manual() { self.voids.life() } else { self.voids.deciding(scheduled_at) };
         (self.state == JobState::Cancelled || generation < deciding).then_some(deciding)
     }
 }
@@ -397,6 +411,10 @@ mod tests {
         job.after_firings(&Firing { at: at(s), wall: None }, 1, now, &world)
     }
 
+    fn void(job: &Job, scheduled_at: DateTime<Utc>, generation: u64) -> Option<u64> {
+        job.void_of(&RunKey::scheduled(scheduled_at), scheduled_at, generation)
+    }
+
     #[test]
     fn a_new_job_has_its_first_firing_and_bucket() {
         let now = at(1_000_000_000);
@@ -434,13 +452,13 @@ mod tests {
     fn a_cancel_voids_everything_and_an_edit_only_what_it_decided() {
         let mut job = job("every 1h from 2001-09-09T03:00:00Z", at(1_000_000_000));
         let first = job.generation;
-        assert_eq!(job.void_of(at(1_000_004_400), first), None);
+        assert_eq!(void(&job, at(1_000_004_400), first), None);
         job.voids.push(first + 1, at(1_000_005_000)); // an edit after the first firing
-        assert_eq!(job.void_of(at(1_000_004_400), first), None, "the run still queued stays");
-        assert_eq!(job.void_of(at(1_000_008_000), first), Some(first + 1));
-        assert_eq!(job.void_of(at(1_000_008_000), first + 1), None);
+        assert_eq!(void(&job, at(1_000_004_400), first), None, "the run still queued stays");
+        assert_eq!(void(&job, at(1_000_008_000), first), Some(first + 1));
+        assert_eq!(void(&job, at(1_000_008_000), first + 1), None);
         job.state = JobState::Cancelled;
-        assert!(job.void_of(at(1_000_004_400), first + 1).is_some());
+        assert!(void(&job, at(1_000_004_400), first + 1).is_some());
     }
 
     #[test]
@@ -449,6 +467,6 @@ mod tests {
         let old = job("every 1h", now);
         let new = made(spec("every 1h", now), now, Some(old.generation)).unwrap();
         assert!(new.generation > old.generation, "even within one millisecond");
-        assert_eq!(new.void_of(at(1_000_004_400), old.generation), Some(new.generation));
+        assert_eq!(void(&new, at(1_000_004_400), old.generation), Some(new.generation));
     }
 }

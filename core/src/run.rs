@@ -34,9 +34,38 @@ impl RunKey {
         RunKey(scheduled_at.timestamp().to_string())
     }
 
+    /// The key of a run made by hand at `at`: the seconds, `m`, and a token that no other request shares. It never meets
+    /// the key of a firing.
+    ///
+    /// # Panics
+    /// Unless the token is 1 to 40 ASCII letters and digits: it is a hash or random, never what a person wrote.
+    pub fn manual(at: DateTime<Utc>, token: &str) -> Self {
+        let is_token = (1..=40).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_alphanumeric());
+        assert!(is_token, "the token of a run key is 1 to 40 letters and digits");
+        RunKey(format!("{}m{token}", at.timestamp()))
+    }
+
+    /// Whether the run was made by hand, and not by its job's schedule. A replay of such a run counts as one.
+    pub fn is_manual(&self) -> bool {
+        let (_, suffix) = self.split();
+        suffix.starts_with('m')
+    }
+
+    /// The instant that the key begins with; none if no calendar has it.
+    pub fn instant(&self) -> Option<DateTime<Utc>> {
+        DateTime::from_timestamp(self.split().0.parse().ok()?, 0)
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The seconds, and what marks a run by hand or a replay.
+    fn split(&self) -> (&str, &str) {
+        let sign = usize::from(self.0.starts_with('-'));
+        let digits = self.0[sign..].find(|c: char| !c.is_ascii_digit());
+        self.0.split_at(digits.map_or(self.0.len(), |end| sign + end))
     }
 }
 

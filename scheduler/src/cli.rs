@@ -1,5 +1,9 @@
 //! The words of the `punctual` command.
 
+mod change;
+
+pub use change::{ChangeArgs, EditArgs, RunNowArgs, ShowArgs};
+
 use crate::next::Format;
 use crate::timetable::{ClockText, RunText};
 use clap::builder::RangedU64ValueParser;
@@ -33,7 +37,7 @@ pub enum Command {
     Setup(SetupArgs),
     /// Run one scheduler copy: find due jobs, enqueue their runs. Stops on SIGTERM.
     Dispatch(DispatchArgs),
-    /// Make and list jobs.
+    /// Make, list and change jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Show shards and who holds them, what is due, and the queues.
@@ -258,7 +262,24 @@ pub enum JobsCommand {
     /// further columns (tz, spread, missed, …). Nothing is made if any row is wrong.
     Import(ImportArgs),
     /// List a tenant's jobs.
+    #[command(after_help = "Example:\n  punctual jobs list --tenant bank --state quarantined")]
     List(ListArgs),
+    /// Show one job.
+    Show(ShowArgs),
+    /// Change what is given of a job, and leave the rest. `none` takes a name, window, bound or deadline away.
+    #[command(after_help = change::EDIT_HELP)]
+    Edit(Box<EditArgs>),
+    /// Hold a job back: it fires no more, and what is queued waits, until it is resumed.
+    Pause(ChangeArgs),
+    /// End a pause. What fell due meanwhile is owed, and goes by the job's rule for missed firings.
+    Resume(ChangeArgs),
+    /// End a job for good, with all that is queued. `jobs add` makes it again.
+    Cancel(ChangeArgs),
+    /// Let a quarantined job fire again.
+    Release(ChangeArgs),
+    /// Run a job now, besides its timetable.
+    #[command(after_help = change::RUN_HELP)]
+    Run(RunNowArgs),
 }
 
 /// `jobs add`.
@@ -309,6 +330,9 @@ pub struct ListArgs {
     /// Whose jobs.
     #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
     pub tenant: String,
+    /// Only those in this state.
+    #[arg(long, value_parser = ["active", "paused", "done", "cancelled", "quarantined"])]
+    pub state: Option<String>,
     /// Show at most this many.
     #[arg(long, default_value_t = 50, value_parser = usize_in(1..=10_000))]
     pub limit: usize,

@@ -1,8 +1,10 @@
 //! What each word of the `punctual` command does.
 
+mod change;
+
 use crate::cli::{
-    AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, GrowArgs, ImportArgs, JobsCommand, ListArgs,
-    NextArgs, RewindArgs, RunsCommand, RunsListArgs, SetupArgs, ShardsCommand, StatusArgs,
+    AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, GrowArgs, ImportArgs, JobsCommand, NextArgs,
+    RewindArgs, RunsCommand, RunsListArgs, SetupArgs, ShardsCommand, StatusArgs,
 };
 use crate::cost::{self, Fleet, Uniform};
 use crate::dispatch::{DispatchSettings, service};
@@ -16,7 +18,7 @@ use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::cost::{Load, Prices};
 use punctual_core::due::{AUDIT_HORIZON, Layout, Minute, SETTLE, ShardId, Shards};
-use punctual_core::job::{JobKey, JobSpec, Timetable};
+use punctual_core::job::{Change, Job, JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
@@ -69,7 +71,14 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Dispatch(args) => dispatch(names, args, zones()?).await,
         Command::Jobs(JobsCommand::Add(args)) => add(names, *args, zones()?).await,
         Command::Jobs(JobsCommand::Import(args)) => import_file(names, args, zones()?).await,
-        Command::Jobs(JobsCommand::List(args)) => list_jobs(names, args).await,
+        Command::Jobs(JobsCommand::List(args)) => change::list(names, args).await,
+        Command::Jobs(JobsCommand::Show(args)) => change::show(names, args).await,
+        Command::Jobs(JobsCommand::Edit(args)) => change::edit(names, *args, zones()?).await,
+        Command::Jobs(JobsCommand::Pause(args)) => change::change(names, args, Change::Pause, zones()?).await,
+        Command::Jobs(JobsCommand::Resume(args)) => change::change(names, args, Change::Resume, zones()?).await,
+        Command::Jobs(JobsCommand::Cancel(args)) => change::change(names, args, Change::Cancel, zones()?).await,
+        Command::Jobs(JobsCommand::Release(args)) => change::change(names, args, Change::Release, zones()?).await,
+        Command::Jobs(JobsCommand::Run(args)) => change::run_now(names, args).await,
         Command::Status(args) => show_status(names, &args).await,
         Command::Cursors(CursorsCommand::Rewind(args)) => rewind(names, args).await,
         Command::Shards(ShardsCommand::Release { shard }) => release_shard(names, shard).await,
@@ -224,12 +233,8 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
     let key = spec.key.clone();
     match create_job(&*ports.jobs, &clock, &world, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
-            let schedule = &job.spec.schedule;
-            let due = job.next_due_at.map(|at| (listing::instant(at), zones.wall(schedule.tz, at)));
-            let (next, local) = due.unzip();
-            let local = local.filter(|_| schedule.tz != Tz::UTC).map(|wall| format!(", {wall} in {}", schedule.tz));
-            let (next, local) = (next.unwrap_or_default(), local.unwrap_or_default());
-            print(format_args!("job {key} made ({schedule}); its first run is due at {next}{local}"))
+            let (schedule, due) = (&job.spec.schedule, due_next(&job, &zones).unwrap_or_default());
+            print(format_args!("job {key} made ({schedule}); its first run is due at {due}"))
         }
         Created::Over => Err(bad(format!("job {key}: its schedule has no firing left, it was not made"))),
         Created::Same => print(format_args!("job {key} is there already, the same")),
@@ -237,6 +242,13 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
             Err(failed(format!("job {key} is there already, with another content; it was left as it is")))
         }
     }
+}
+
+/// When a job is due next, by UTC and on its own clock.
+fn due_next(job: &Job, zones: &Zones) -> Option<String> {
+    let (at, tz) = (job.next_due_at?, job.spec.schedule.tz);
+    let local = if tz == Tz::UTC { String::new() } else { format!(", {} in {tz}", zones.wall(tz, at)) };
+    Some(format!("{}{local}", listing::instant(at)))
 }
 
 fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {
@@ -368,27 +380,6 @@ async fn import_file(names: Names, args: ImportArgs, zones: Zones) -> Result<(),
         "{name}: {} jobs made, {} there already, {} there with another content and left as they are{over}",
         report.created, report.same, report.different
     ))
-}
-
-async fn list_jobs(names: Names, args: ListArgs) -> Result<(), CommandError> {
-    let ports = open(names).await?.ports();
-    let (mut jobs, mut after) = (Vec::new(), None);
-    loop {
-        let page = ports.jobs.list(&args.tenant, after, args.limit).await.map_err(failed)?;
-        jobs.extend(page.jobs);
-        after = page.next;
-        if after.is_none() || jobs.len() > args.limit {
-            break;
-        }
-    }
-    let more = jobs.len() > args.limit || after.is_some();
-    jobs.truncate(args.limit);
-    jobs.sort_by(|a, b| a.0.cmp(&b.0));
-    print(listing::jobs(&jobs, args.json))?;
-    if more {
-        eprintln!("there are more: raise --limit");
-    }
-    Ok(())
 }
 
 async fn list_runs(names: Names, args: RunsListArgs) -> Result<(), CommandError> {

@@ -4,7 +4,7 @@
 //! job once. An error says where something is wrong and what was expected, never what was found: where columns are
 //! shifted, any of them may hold a phone number or a text.
 
-use crate::operations::{Created, create_job};
+use crate::operations::{Created, create_missing_job};
 use crate::timetable::{ClockText, Problem, RunText};
 use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
@@ -292,7 +292,7 @@ pub async fn import(
 ) -> Result<ImportReport, crate::operations::OperationError> {
     let create = async |spec: JobSpec| {
         let key = spec.key.clone();
-        create_job(jobs, clock, world, spec, by).await.map(|created| (key, created))
+        create_missing_job(jobs, clock, world, spec, by).await.map(|created| (key, created))
     };
     let mut writes = stream::iter(specs.into_iter().map(create)).buffer_unordered(WRITES_AT_ONCE);
     let mut report = ImportReport::default();

@@ -19,7 +19,8 @@ pub fn jobs(jobs: &[(JobKey, JobRead)], as_json: bool) -> String {
                 "next_scheduled_at": job.next_scheduled_at.map(instant), "next_wall": job.next_wall,
                 "next_due_at": job.next_due_at.map(instant), "runs_left": job.runs_left,
                 "tzdb": job.tzdb.as_ref().map(|version| version.as_str()), "version": job.version,
-                "generation": job.generation, "error": job.error,
+                "generation": job.generation, "updated_by": job.updated_by, "created_at": instant(job.created_at),
+                "expires_at": job.expires_at.map(instant), "error": job.error,
             }),
             JobRead::Unreadable(reason) => json!({"job_key": key, "state": "unreadable", "error": reason}),
         }));
@@ -37,6 +38,58 @@ pub fn jobs(jobs: &[(JobKey, JobRead)], as_json: bool) -> String {
             ]),
             JobRead::Unreadable(reason) => table.add_row([key.id(), "unreadable", "", reason, "", ""]),
         };
+    }
+    table.to_string()
+}
+
+/// One job as text.
+pub fn job(key: &JobKey, read: &JobRead, as_json: bool) -> String {
+    let job = match read {
+        JobRead::Job(job) if !as_json => job,
+        read => return jobs(&[(key.clone(), read.clone())], as_json),
+    };
+    let (spec, schedule) = (&job.spec, &job.spec.schedule);
+    let window = spec.spread.as_ref().map(|spread| format!("{} s behind its time, by {}", spread.window_s, spread.key));
+    let rows = [
+        ("job", Some(key.to_string())),
+        ("name", spec.name.clone()),
+        ("state", Some(job.state.as_str().to_owned())),
+        ("error", job.error.clone()),
+        ("schedule", Some(schedule.to_string())),
+        ("priority", Some(spec.priority.to_string())),
+        ("window", window),
+        ("missed", Some(format!("{}; a run may start {}", spec.missed.many, spec.missed.start))),
+        ("next, local", job.next_wall.map(|wall| wall.format("%Y-%m-%d %H:%M:%S").to_string())),
+        ("next, UTC", job.next_scheduled_at.map(instant)),
+        ("next due, UTC", job.next_due_at.map(instant)),
+        ("firings left", job.runs_left.map(|left| left.to_string())),
+        ("version", Some(format!("{}, by {}", job.version, job.updated_by))),
+        ("generation", Some(job.generation.to_string())),
+        ("made", Some(instant(job.created_at))),
+        ("kept until", job.expires_at.map(instant)),
+    ];
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for (name, value) in rows {
+        if let Some(value) = value {
+            table.add_row([name.to_owned(), value]);
+        }
+    }
+    table.to_string()
+}
+
+/// Quarantined jobs as text: why each was set aside.
+pub fn quarantined(found: &[(JobKey, JobRead)], as_json: bool) -> String {
+    if as_json {
+        return jobs(found, true);
+    }
+    let mut table = table(&["job", "next due, UTC", "why it was set aside"]);
+    for (key, read) in found {
+        let (due, why) = match read {
+            JobRead::Job(job) => (job.next_due_at.map(instant), job.error.clone().unwrap_or_default()),
+            JobRead::Unreadable(reason) => (None, format!("it cannot be read: {reason}")),
+        };
+        table.add_row([key.id().to_owned(), due.unwrap_or_default(), why]);
     }
     table.to_string()
 }

@@ -1,10 +1,20 @@
 //! What people do to jobs, over the ports: the command line uses it, and every later surface will.
 
+mod change;
+mod manual;
+mod quarantine;
+
+pub use change::{Outcome, change_job, edit_job};
+pub use manual::{RunNow, run_now};
+pub use quarantine::quarantined;
+
 use chrono::{DateTime, Utc};
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::due::{DueBucket, Minute, SETTLE};
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, JobError, JobSpec, JobState, NextFiring, Timetable};
+use punctual_core::job::{
+    Advanced, Change, ChangeError, Job, JobError, JobKey, JobSpec, JobState, NextFiring, Timetable,
+};
 use punctual_core::ports::{AdvanceFrom, Create, JobRead, JobStore, PortResult};
 use punctual_core::process::random_token;
 use std::future::Future;
@@ -21,6 +31,18 @@ pub enum OperationError {
     /// What was asked for cannot be.
     #[error("job {0}: {1}")]
     Refused(String, JobError),
+    /// The job as it is does not allow it.
+    #[error("job {0}: {1}")]
+    NotAllowed(String, ChangeError),
+    /// What was said about the job cannot be taken.
+    #[error("job {0}: {1}")]
+    Input(String, String),
+    /// The job is there, but in a form that this program does not know.
+    #[error("job {0} cannot be read: {1}; use the version that wrote it, or mend its item")]
+    Unreadable(String, String),
+    /// Others changed the job faster.
+    #[error("job {0} is being changed by others: try again")]
+    Busy(String),
     /// The store failed.
     #[error("job {0}: {1}")]
     Store(String, PortError),
@@ -40,7 +62,7 @@ pub enum Created {
 }
 
 /// Makes a job; the first run time is worked out before this returns. Making it twice makes it once, also where the
-/// anchor of its interval follows from the time of making: the first one stays.
+/// anchor of its interval follows from the time of making: the first one stays. Over a cancelled job it is made again.
 ///
 /// # Errors
 /// When the specification is refused, or the store still fails after several tries.
@@ -51,14 +73,60 @@ pub async fn create_job(
     spec: JobSpec,
     by: &str,
 ) -> Result<Created, OperationError> {
-    let key = spec.key.to_string();
-    let store = |error| OperationError::Store(key.clone(), error);
+    for _ in 0..change::TRIES {
+        let cancelled = match make(jobs, clock, world, &spec, by).await? {
+            Made::Created(created) => return Ok(created),
+            Made::Met(job) if job.state == JobState::Cancelled => job,
+            Made::Met(job) => return there_already(jobs, clock, &spec, &job).await,
+        };
+        let again = Change::Recreate(Box::new(spec.clone()));
+        match change_job(jobs, clock, world, &spec.key, &again, Some(cancelled.version), by).await? {
+            Outcome::Changed(job) => return Ok(Created::New(job)),
+            // Made again by somebody else, or forgotten: that is found by another look.
+            Outcome::Same(_) | Outcome::Conflict { .. } | Outcome::Missing => {}
+        }
+    }
+    Err(OperationError::Busy(spec.key.to_string()))
+}
+
+/// Makes a job as [`create_job`] does, if nothing is there: a cancelled one stays cancelled. For files that are imported
+/// again and again: they know nothing of what was cancelled since.
+///
+/// # Errors
+/// As [`create_job`].
+pub async fn create_missing_job(
+    jobs: &dyn JobStore,
+    clock: &dyn Clock,
+    world: &Timetable<'_>,
+    spec: JobSpec,
+    by: &str,
+) -> Result<Created, OperationError> {
+    match make(jobs, clock, world, &spec, by).await? {
+        Made::Created(created) => Ok(created),
+        Made::Met(job) => there_already(jobs, clock, &spec, &job).await,
+    }
+}
+
+/// What came of a first try to make a job.
+enum Made {
+    Created(Created),
+    /// This one is there.
+    Met(Box<Job>),
+}
+
+async fn make(
+    jobs: &dyn JobStore,
+    clock: &dyn Clock,
+    world: &Timetable<'_>,
+    spec: &JobSpec,
+    by: &str,
+) -> Result<Made, OperationError> {
+    let store = |error| OperationError::Store(spec.key.to_string(), error);
     let watch = Stopwatch::start(clock);
     let job = match Job::create(spec.clone(), watch.started_at, world, None, random_token(), by) {
         Ok(job) => job,
-        // It may have been made when it had some, and is still what was asked for.
-        Err(JobError::Over(_)) => return made_before(jobs, clock, &spec).await.map_err(store),
-        Err(error) => return Err(OperationError::Refused(key.clone(), error)),
+        Err(JobError::Over(_)) => return made_before(jobs, spec).await.map_err(store),
+        Err(error) => return Err(OperationError::Refused(spec.key.to_string(), error)),
     };
     // Always the same job: its edit token tells a write whose answer was lost from somebody else's.
     match insist(|| jobs.create(&job)).await.map_err(store)? {
@@ -66,10 +134,32 @@ pub async fn create_job(
             if DueBucket::is_stale_after(watch.elapsed(clock)) {
                 put_into_present_bucket(jobs, clock, &job).await.map_err(store)?;
             }
-            Ok(Created::New(Box::new(job)))
+            Ok(Made::Created(Created::New(Box::new(job))))
         }
-        Create::Exists(existing) => there_already(jobs, clock, &job.spec, &existing).await.map_err(store),
+        Create::Exists(existing) => Ok(met(*existing)),
     }
+}
+
+/// What there is of a job that has no firing left. It may have been made when it had some, and is still what was asked for.
+async fn made_before(jobs: &dyn JobStore, asked: &JobSpec) -> PortResult<Made> {
+    Ok(match read(jobs, &asked.key).await? {
+        None => Made::Created(Created::Over),
+        Some(JobRead::Job(job)) if job.state == JobState::Cancelled => Made::Created(Created::Over),
+        Some(existing) => met(existing),
+    })
+}
+
+fn met(existing: JobRead) -> Made {
+    match existing {
+        JobRead::Job(job) => Made::Met(job),
+        JobRead::Unreadable(_) => Made::Created(Created::Different),
+    }
+}
+
+/// Reads one job.
+async fn read(jobs: &dyn JobStore, key: &JobKey) -> PortResult<Option<JobRead>> {
+    let mut found = insist(|| jobs.get_many(std::slice::from_ref(key))).await?;
+    Ok(found.remove(key))
 }
 
 /// Compares what is there with what was asked for, and puts it right if who made it died in between.
@@ -77,26 +167,16 @@ async fn there_already(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
     asked: &JobSpec,
-    existing: &JobRead,
-) -> PortResult<Created> {
-    match existing {
-        JobRead::Job(existing) if asked.is_met_by(&existing.spec) => {
-            if may_be_left_behind(existing, clock.now()) {
-                put_into_present_bucket(jobs, clock, existing).await?;
-            }
-            Ok(Created::Same)
-        }
-        _ => Ok(Created::Different),
+    existing: &Job,
+) -> Result<Created, OperationError> {
+    if !asked.is_met_by(&existing.spec) {
+        return Ok(Created::Different);
     }
-}
-
-/// What there is of a job that has no firing left.
-async fn made_before(jobs: &dyn JobStore, clock: &dyn Clock, asked: &JobSpec) -> PortResult<Created> {
-    let mut found = insist(|| jobs.get_many(std::slice::from_ref(&asked.key))).await?;
-    match found.remove(&asked.key) {
-        None => Ok(Created::Over),
-        Some(existing) => there_already(jobs, clock, asked, &existing).await,
+    if may_be_left_behind(existing, clock.now()) {
+        let put = put_into_present_bucket(jobs, clock, existing).await;
+        put.map_err(|error| OperationError::Store(asked.key.to_string(), error))?;
     }
+    Ok(Created::Same)
 }
 
 /// Makes a call until it is answered: up to six times, with growing pauses, where another try can help. A throttled or
@@ -143,7 +223,6 @@ mod tests {
     use super::*;
     use chrono::TimeDelta;
     use punctual_core::due::Shards;
-    use punctual_core::job::JobKey;
     use punctual_core::missed::MissedRule;
     use punctual_core::payload::{Handler, SmsPayload};
     use punctual_core::priority::Priority;

@@ -1,8 +1,10 @@
 //! A job's timetable as people write it: the same words on the command line and in files.
 
+use crate::listing::instant;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use punctual_core::deadline::{StartRule, parse_time_of_day};
+use punctual_core::job::JobSpec;
 use punctual_core::missed::{Many, MissedRule};
 use punctual_core::schedule::{Anchor, DstGap, DstRepeat, Schedule, ScheduleText, parse_interval};
 use punctual_core::spread::Spread;
@@ -124,7 +126,81 @@ impl ClockText {
     }
 }
 
+/// What takes a value away where a job is changed.
+pub const NONE: &str = "none";
+
+/// What is given, or else what was there; nothing if [`NONE`] is given.
+pub fn given_or(given: Option<&str>, old: Option<String>) -> Option<String> {
+    match given {
+        Some(NONE) => None,
+        Some(given) => Some(given.to_owned()),
+        None => old,
+    }
+}
+
+impl ClockText {
+    /// This text, and what `old` says where this says nothing.
+    fn over(&self, old: &Schedule) -> ClockText {
+        ClockText {
+            tz: self.tz.clone().or_else(|| Some(old.tz.name().to_owned())),
+            dst_gap: self.dst_gap.clone().or_else(|| Some(old.dst_gap.to_string())),
+            dst_repeat: self.dst_repeat.clone().or_else(|| Some(old.dst_repeat.to_string())),
+            start_at: given_or(self.start_at.as_deref(), old.start_at.map(instant)),
+            end_at: given_or(self.end_at.as_deref(), old.end_at.map(instant)),
+            max_runs: given_or(self.max_runs.as_deref(), old.max_runs.map(|most| most.to_string())),
+        }
+    }
+}
+
 impl RunText {
+    /// Reads a change of the timetable of `old`: what is not given stays as it is. What was anchored or chosen by hash stays
+    /// so too, unless `when` is given.
+    ///
+    /// # Errors
+    /// The first part that is wrong.
+    pub fn read_over(
+        &self,
+        clock: &ClockText,
+        when: Option<&str>,
+        old: &JobSpec,
+        now: DateTime<Utc>,
+        zones: &Zones,
+    ) -> Result<Timetabled, Problem> {
+        let texts = self.over(old);
+        if self.spread_key.is_some() && texts.spread.is_none() && when.is_none() {
+            let problem = "there is nothing that it could choose: give a window or a schedule as well";
+            return Err(Problem::plain("spread_key", problem));
+        }
+        // Bounds and rules need a schedule around them to be read; its timing does not count.
+        let placeholder = "cron @hourly";
+        let clock = clock.over(&old.schedule);
+        let read = texts.read(&clock, when.unwrap_or(placeholder), old.key.as_str(), now, zones)?;
+        if when.is_some() {
+            return Ok(read);
+        }
+        let schedule = Schedule { timing: old.schedule.timing.clone(), ..read.schedule };
+        Ok(Timetabled { schedule, anchor: Anchor::Stated, ..read })
+    }
+
+    /// This text, and what `old` says where this says nothing.
+    fn over(&self, old: &JobSpec) -> RunText {
+        let spread = old.spread.as_ref();
+        let says_deadline = self.start_within.is_some() || self.until_local.is_some();
+        let (within, until) = match old.missed.start {
+            _ if says_deadline => (None, None),
+            StartRule::Always => (None, None),
+            StartRule::WithinS(s) => (Some(format!("{s}s")), None),
+            StartRule::UntilLocal(time) => (None, Some(time.format("%H:%M").to_string())),
+        };
+        RunText {
+            spread: given_or(self.spread.as_deref(), spread.map(|one| format!("{}s", one.window_s))),
+            spread_key: self.spread_key.clone().or_else(|| spread.map(|one| one.key.clone())),
+            missed: self.missed.clone().or_else(|| Some(old.missed.many.to_string())),
+            start_within: given_or(self.start_within.as_deref(), within),
+            until_local: given_or(self.until_local.as_deref(), until),
+        }
+    }
+
     /// Reads all of a timetable. `default_key` chooses where no key is given.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::PortChange;
 use async_trait::async_trait;
-use punctual_core::due::DueBucket;
+use punctual_core::due::{DueBucket, ShardId};
 use punctual_core::message::DeadLetter;
 use punctual_core::ports::{
     Delivery, DueIndex, DuePage, DueSpan, PageToken, PortResult, Ports, QueueDepth, RunQueue, SendResult,
@@ -80,6 +80,9 @@ impl DueIndex for Watched<dyn DueIndex, DueBucket> {
     ) -> PortResult<DuePage> {
         self.notes.add(bucket);
         self.port.page(bucket, span, after, limit).await
+    }
+    async fn quarantined(&self, shard: ShardId, after: Option<PageToken>, limit: usize) -> PortResult<DuePage> {
+        self.port.quarantined(shard, after, limit).await
     }
 }
 

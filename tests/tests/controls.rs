@@ -4,13 +4,14 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_core::due::{DueBucket, Shards};
-use punctual_core::job::{Job, JobKey};
-use punctual_core::memory::{Fault, FaultPlan, Point, World};
+use punctual_core::job::{Job, JobKey, JobSpec};
+use punctual_core::memory::{Fault, FaultPlan, Faults, Point, World};
 use punctual_core::ports::{
-    Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, RunStore,
+    Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, ReplaceIf, RunStore,
 };
 use punctual_core::run::{RunId, RunRow};
 use punctual_core::schedule::{Firing, Schedule, Timing};
+use punctual_scheduler::operations::{Outcome, edit_job};
 use punctual_tests::{PortChange, Town, at, reminder, run_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,8 +80,8 @@ impl JobStore for Unconditional {
     async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
         self.0.get_many(keys).await
     }
-    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
-        self.0.replace(job, if_version).await
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        self.0.replace(job, if_still).await
     }
     async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
         // Lets the delay of the real call pass first.
@@ -88,10 +89,10 @@ impl JobStore for Unconditional {
         for (one, _) in moves.iter().zip(done).filter(|(_, done)| *done == Ok(Advance::Changed)) {
             let keys = std::slice::from_ref(&one.key);
             if let Some(JobRead::Job(mut job)) = self.0.get_many(keys).await?.remove(&one.key) {
+                let read = ReplaceIf::from(&*job);
                 job.advance(&one.to);
-                let version = job.version;
                 job.edit_token = "written over".into();
-                self.0.replace(&job, version).await?;
+                self.0.replace(&job, &read).await?;
             }
         }
         Ok(vec![Ok(Advance::Advanced); moves.len()])
@@ -119,12 +120,13 @@ async fn an_edit_during_an_advance(change: PortChange) -> Option<DateTime<Utc>> 
     let ports = town.world.ports();
     let mut job = town.world.job(&key).expect("the job is there");
     assert_eq!(job.next_scheduled_at, Some(at(20)), "the edit comes before the advance lands");
+    let read = ReplaceIf::from(&job);
     job.spec.schedule = Schedule::utc(Timing::At(at(86_400)));
     let to = job.after_firings(&Firing { at: at(20), wall: None }, 1, town.clock.now(), &town.timetable());
     job.advance(&to);
     job.version += 1;
     job.edit_token = "edit".into();
-    assert_eq!(ports.jobs.replace(&job, 1).await, Ok(Replace::Replaced));
+    assert_eq!(ports.jobs.replace(&job, &read).await, Ok(Replace::Replaced));
     tokio::time::sleep(Duration::from_secs(30)).await;
     town.stop().await;
     town.world.job(&key).and_then(|job| job.next_scheduled_at)
@@ -140,6 +142,76 @@ async fn without_the_condition_of_the_advance_an_edit_is_lost() {
     let change: PortChange =
         Arc::new(|ports| punctual_core::ports::Ports { jobs: Arc::new(Unconditional(ports.jobs.clone())), ..ports });
     assert_eq!(an_edit_during_an_advance(change).await, Some(at(20 + 3_600)), "the old timetable is back");
+}
+
+/// A job store whose replace forgets at which firing the job stood.
+struct ForgetsTheFiring(Arc<dyn JobStore>);
+
+#[async_trait]
+impl JobStore for ForgetsTheFiring {
+    async fn create(&self, job: &Job) -> PortResult<Create> {
+        self.0.create(job).await
+    }
+    async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        self.0.get_many(keys).await
+    }
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        // Lets the delay of the real call pass first.
+        let refused = self.0.replace(job, if_still).await?;
+        let keys = std::slice::from_ref(&job.spec.key);
+        let Some(JobRead::Job(stored)) = self.0.get_many(keys).await?.remove(&job.spec.key) else { return Ok(refused) };
+        match refused {
+            Replace::Changed if stored.version == if_still.version && stored.state == if_still.state => {
+                self.0.replace(job, &ReplaceIf::from(&*stored)).await
+            }
+            answer => Ok(answer),
+        }
+    }
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
+        self.0.advance_many(moves).await
+    }
+    async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
+        self.0.unindex(key, bucket).await
+    }
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
+        self.0.quarantine(key, bucket, error).await
+    }
+    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.0.list(tenant, after, limit).await
+    }
+}
+
+/// A person edits the text of a job; the job fires and advances while the edit is on its way. Returns from where the job
+/// was advanced.
+async fn an_advance_during_an_edit(change: PortChange) -> Vec<DateTime<Utc>> {
+    let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
+    town.add(reminder("c-1/bill", "every 1h from 2026-10-05T03:13:40Z")).await;
+    town.start_scheduler("s1");
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let plan = FaultPlan::one(Point::Nth("jobs.replace", 1), Fault::Delay(Duration::from_secs(10)));
+    let jobs = change(Faults::new(&plan, "ann").wrap(town.world.ports())).jobs;
+    let key = run_of("c-1/bill", at(20)).job_key;
+    let patch = |old: &JobSpec| Ok(JobSpec { name: Some("Bill".into()), ..old.clone() });
+    let edited = edit_job(&*jobs, &*town.clock, &town.timetable(), &key, &patch, None, "ann").await;
+    assert!(matches!(edited, Ok(Outcome::Changed(_))), "{edited:?}");
+    assert_eq!(plan.to_come(), []);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    town.stop().await;
+    let job = town.world.job(&key).expect("the job is there");
+    assert_eq!((job.version, job.spec.name.as_deref()), (2, Some("Bill")), "the edit stands");
+    town.world.advances(&key)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_advance_during_an_edit_stands() {
+    assert_eq!(an_advance_during_an_edit(unchanged()).await, [at(20)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_firing_in_the_condition_of_a_replace_an_advance_is_undone() {
+    let change: PortChange =
+        Arc::new(|ports| punctual_core::ports::Ports { jobs: Arc::new(ForgetsTheFiring(ports.jobs.clone())), ..ports });
+    assert_eq!(an_advance_during_an_edit(change).await, [at(20), at(20)], "the job fires again");
 }
 
 /// A row store in which begin guards nothing: no row is ever found, no write is ever refused.

@@ -6,7 +6,7 @@ use punctual_core::due::Shards;
 use punctual_core::error::PortError;
 use punctual_core::job::{JobKey, JobState};
 use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
-use punctual_core::ports::Replace;
+use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::run::RunStatus;
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::sync::Arc;
@@ -64,8 +64,9 @@ impl Odd {
         match self {
             Odd::Late => {}
             Odd::Paused => {
+                let read = ReplaceIf::from(&job);
                 (job.state, job.version, job.edit_token) = (JobState::Paused, 2, "edit".into());
-                assert_eq!(town.world.ports().jobs.replace(&job, 1).await, Ok(Replace::Replaced));
+                assert_eq!(town.world.ports().jobs.replace(&job, &read).await, Ok(Replace::Replaced));
             }
             Odd::Unreadable => town.world.make_unreadable(&key_of(id), "no schedule"),
         }

@@ -185,6 +185,74 @@ async fn a_job_is_made_on_the_customers_clock_and_shown_so() {
     local.stack.stop().await;
 }
 
+#[tokio::test]
+async fn a_job_is_changed_from_the_command_line() {
+    let local = Local::start();
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let job =
+        ["--to", "+447700900123", "--text", "Due", "--schedule", "cron 0 9 * * *", "--start-at", "2092-02-01T00:00"];
+    let add = [&["jobs", "add", "--id", "c-1/bill"], &job[..]].concat();
+    assert!(local.punctual(&add).await.status.success());
+    let on_the_job = async |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let (word, options) = words.split_first().expect("a word");
+        local.punctual(&[&["jobs", word, "c-1/bill"], options].concat()).await
+    };
+    let changed = async |words: &str| {
+        let output = on_the_job(&format!("{words} --json")).await;
+        let job = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        job.unwrap_or_else(|error| panic!("{words}: {error}: {}", stderr(&output)))
+    };
+    let edited = changed("edit --tz Asia/Kathmandu --spread 30m --spread-key c-10001 --if-version 1").await;
+    assert_eq!((&edited["version"], &edited["next_due_at"]), (&2.into(), &"2092-02-01T03:34:31Z".into()));
+    assert_eq!(changed("edit --spread-key c-10001").await["version"], 2, "as it is already");
+    let conflict = on_the_job("cancel --if-version 1").await;
+    assert_eq!(conflict.status.code(), Some(1));
+    assert!(one_line(&conflict).contains("has version 2 by now"), "{}", stderr(&conflict));
+    assert_eq!(on_the_job("edit --schedule soon").await.status.code(), Some(2));
+    let run = on_the_job("run --idempotency-key k-1").await;
+    let again = on_the_job("run --idempotency-key k-1").await;
+    assert!(run.status.success() && run.stdout == again.stdout, "{}", stderr(&again));
+    let messages = local.messages("punctual-normal");
+    assert!(messages.len() == 2 && messages[0] == messages[1], "{messages:?}");
+    assert_eq!(changed("pause").await["state"], "paused");
+    let refused = on_the_job("run").await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(one_line(&refused).contains("it is paused: resume it first"), "{}", stderr(&refused));
+    assert_eq!(changed("resume").await["next_due_at"], edited["next_due_at"]);
+    assert_eq!(changed("cancel").await["state"], "cancelled");
+    let listed = local.punctual(&["jobs", "list", "--state", "cancelled", "--json"]).await;
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("c-1/bill"));
+    assert!(local.punctual(&add).await.status.success(), "made again");
+    let shown = on_the_job("show").await;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("active") && shown.contains("6, by ") && !shown.contains("7700"), "{shown}");
+    assert_eq!(local.punctual(&["jobs", "show", "c-2/bill"]).await.status.code(), Some(1));
+    local.stack.stop().await;
+}
+
+#[tokio::test]
+async fn a_quarantined_job_is_listed_and_released() {
+    let local = Local::start();
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let add = ["jobs", "add", "--id", "c-1/bill", "--to", "+447700900123", "--text", "Due"];
+    assert!(local.punctual(&[&add[..], &["--schedule", "at 2092-02-01T09:00:00Z"]].concat()).await.status.success());
+    let ports = local.ports("punctual").await;
+    let key: JobKey = "default/c-1/bill".to_owned().try_into().expect("a valid key");
+    let jobs = ports.jobs.get_many(std::slice::from_ref(&key)).await.expect("jobs can be read");
+    let bucket = jobs[&key].job().and_then(|job| job.due_bucket).expect("it is in the due index");
+    ports.jobs.quarantine(&key, bucket, "it cannot be understood").await.expect("it can be set aside");
+    let list = ["jobs", "list", "--state", "quarantined"];
+    let listed = String::from_utf8_lossy(&local.punctual(&list).await.stdout).into_owned();
+    assert!(listed.contains("c-1/bill") && listed.contains("it cannot be understood"), "{listed}");
+    let released = local.punctual(&["jobs", "release", "c-1/bill"]).await;
+    let said = String::from_utf8_lossy(&released.stdout).into_owned();
+    assert!(said.contains("changed: active, version 2, its next run is due at 2092-02-01T09:00:00Z"), "{said}");
+    let listed = String::from_utf8_lossy(&local.punctual(&list).await.stdout).into_owned();
+    assert!(!listed.contains("c-1/bill"), "{listed}");
+    local.stack.stop().await;
+}
+
 // As if all schedulers had been down from a minute after the job was made until now.
 #[tokio::test]
 async fn an_outage_is_one_late_run_and_one_row_for_the_others() {

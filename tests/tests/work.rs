@@ -5,7 +5,7 @@ use punctual_core::error::PortError;
 use punctual_core::job::JobState;
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
 use punctual_core::message::Message;
-use punctual_core::ports::Replace;
+use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus, SkipReason};
@@ -43,11 +43,11 @@ fn sends(world: &World) -> usize {
 /// Changes the job as a person would.
 async fn change(town: &Town, how: impl Fn(&mut punctual_core::job::Job)) {
     let mut job = town.world.job(&run_of("c-1/bill", at(0)).job_key).expect("the job is there");
-    let version = job.version;
+    let (version, read) = (job.version, ReplaceIf::from(&job));
     how(&mut job);
     job.version += 1;
     job.edit_token = format!("edit {version}");
-    assert_eq!(town.world.ports().jobs.replace(&job, version).await, Ok(Replace::Replaced));
+    assert_eq!(town.world.ports().jobs.replace(&job, &read).await, Ok(Replace::Replaced));
 }
 
 async fn send(town: &Town, body: String) {

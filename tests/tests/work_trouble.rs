@@ -7,7 +7,7 @@ use punctual_core::error::PortError;
 use punctual_core::job::JobState;
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
 use punctual_core::message::Message;
-use punctual_core::ports::Replace;
+use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunId, RunKey, RunStatus};
@@ -62,9 +62,9 @@ fn fail(plan: &FaultPlan, calls: &[&'static str]) {
 
 async fn pause(town: &Town, to: JobState) {
     let mut job = town.world.job(&the_run().job_key).expect("the job is there");
-    let version = job.version;
+    let (version, read) = (job.version, ReplaceIf::from(&job));
     (job.state, job.version, job.edit_token) = (to, version + 1, format!("edit {version}"));
-    assert_eq!(town.world.ports().jobs.replace(&job, version).await, Ok(Replace::Replaced));
+    assert_eq!(town.world.ports().jobs.replace(&job, &read).await, Ok(Replace::Replaced));
 }
 
 #[tokio::test(start_paused = true)]

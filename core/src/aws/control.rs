@@ -4,12 +4,14 @@ use super::Aws;
 use super::error::{met_by_put, port_error};
 use super::job_item::Item;
 use super::jobs::{number, text};
+use super::schema::TTL_ATTRIBUTE;
 use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use chrono::{DateTime, Utc};
 
 const SHARDS: &str = "shards";
 
@@ -86,5 +88,22 @@ impl Control for DynamoControl {
             .expression_attribute_values(":read_urgent", number(from.read.urgent))
             .expression_attribute_values(":read_standard", number(from.read.standard));
         self.settle(put, to).await
+    }
+
+    async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String> {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .item("control_id", text(id))
+            .item("value", text(value))
+            .item(TTL_ATTRIBUTE, number(expires_at.timestamp()))
+            .condition_expression("attribute_not_exists(control_id)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let Err(error) = put.send().await else { return Ok(value.to_owned()) };
+        let old = met_by_put(&error).ok_or_else(|| port_error(&self.table, error))?;
+        let first = old.get("value").and_then(|value| value.as_s().ok());
+        let unreadable = || PortError::Permanent(format!("the item `{id}` in {} cannot be read", self.table));
+        first.cloned().ok_or_else(unreadable)
     }
 }

@@ -2,12 +2,13 @@
 
 use super::Aws;
 use super::error::port_error;
-use super::job_item::Item;
+use super::job_item::{Item, quarantine_bucket};
 use super::jobs::{number, text};
 use super::schema::DUE_INDEX;
-use crate::due::DueBucket;
+use crate::due::{DueBucket, ShardId};
 use crate::ports::{DueEntry, DueIndex, DuePage, DueSpan, PageToken, PortResult};
 use async_trait::async_trait;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use chrono::DateTime;
 
 pub(super) struct DynamoDueIndex {
@@ -30,16 +31,9 @@ impl DueIndex for DynamoDueIndex {
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage> {
-        let name = bucket.to_string();
-        let mut query = self
-            .client
-            .query()
-            .table_name(&self.table)
-            .index_name(DUE_INDEX)
-            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .expression_attribute_values(":bucket", text(&name))
-            .expression_attribute_values(":until", number(span.until.timestamp()));
-        query = match span.after {
+        let query = self.query(&bucket.to_string(), after, limit);
+        let query = query.expression_attribute_values(":until", number(span.until.timestamp()));
+        let due = match span.after {
             None => query.key_condition_expression("due_bucket = :bucket AND next_due_at <= :until"),
             // DynamoDB refuses a span that ends before it begins.
             Some(after) if after.timestamp() >= span.until.timestamp() => return Ok(DuePage::default()),
@@ -47,13 +41,36 @@ impl DueIndex for DynamoDueIndex {
                 .key_condition_expression("due_bucket = :bucket AND next_due_at BETWEEN :from AND :until")
                 .expression_attribute_values(":from", number(after.timestamp() + 1)),
         };
+        self.page_of(due).await
+    }
+
+    async fn quarantined(&self, shard: ShardId, after: Option<PageToken>, limit: usize) -> PortResult<DuePage> {
+        let query = self.query(&quarantine_bucket(shard), after, limit);
+        self.page_of(query.key_condition_expression("due_bucket = :bucket")).await
+    }
+}
+
+impl DynamoDueIndex {
+    /// A query of one partition, without its condition.
+    fn query(&self, partition: &str, after: Option<PageToken>, limit: usize) -> QueryFluentBuilder {
+        let query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(DUE_INDEX)
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .expression_attribute_values(":bucket", text(partition));
         // The token is the sort key and the job key of the last entry.
-        if let Some((due_at, key)) = after.as_ref().and_then(|PageToken(token)| token.split_once('|')) {
-            query = query
-                .exclusive_start_key("due_bucket", text(&name))
+        match after.as_ref().and_then(|PageToken(token)| token.split_once('|')) {
+            Some((due_at, key)) => query
+                .exclusive_start_key("due_bucket", text(partition))
                 .exclusive_start_key("next_due_at", number(due_at))
-                .exclusive_start_key("job_key", text(key));
+                .exclusive_start_key("job_key", text(key)),
+            None => query,
         }
+    }
+
+    async fn page_of(&self, query: QueryFluentBuilder) -> PortResult<DuePage> {
         let answer = query.send().await.map_err(|e| port_error(&self.table, e))?;
         Ok(DuePage {
             entries: answer.items.iter().flatten().filter_map(entry_of).collect(),

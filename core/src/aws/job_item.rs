@@ -2,7 +2,7 @@
 
 use super::error::without_quotes;
 use super::schedule_item::{MissedItem, ScheduleItem, is_default};
-use crate::due::DueBucket;
+use crate::due::{DueBucket, ShardId};
 use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
 use crate::payload::{Handler, SmsPayload};
 use crate::ports::JobRead;
@@ -52,6 +52,8 @@ struct JobItem {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     runs_left: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
+    decided_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
     next_due_at: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     due_bucket: Option<String>,
@@ -64,6 +66,8 @@ struct JobItem {
     created_at: DateTime<Utc>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
+    expires_at: Option<DateTime<Utc>>,
 }
 
 /// Reads a payload; what it could not read is personal data, so the error says nothing of it.
@@ -91,6 +95,7 @@ pub(super) fn to_item(job: &Job) -> Item {
         next_wall: job.next_wall,
         tzdb: job.tzdb.as_ref().map(|version| version.as_str().to_owned()),
         runs_left: job.runs_left,
+        decided_at: job.decided_at,
         next_due_at: job.next_due_at,
         due_bucket: job.due_bucket.map(|b| b.to_string()),
         generation: job.generation,
@@ -100,6 +105,7 @@ pub(super) fn to_item(job: &Job) -> Item {
         updated_by: job.updated_by.clone(),
         created_at: job.created_at,
         error: job.error.clone(),
+        expires_at: job.expires_at,
     };
     serde_dynamo::aws_sdk_dynamodb_1::to_item(item).expect("a job has only string keys and plain values")
 }
@@ -142,6 +148,7 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         next_wall: item.next_wall,
         tzdb: item.tzdb.as_deref().map(TzVersion::new),
         runs_left: item.runs_left,
+        decided_at: item.decided_at,
         next_due_at: item.next_due_at,
         due_bucket,
         generation: item.generation,
@@ -151,6 +158,7 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         updated_by: item.updated_by,
         created_at: item.created_at,
         error: item.error,
+        expires_at: item.expires_at,
     })
 }
 
@@ -159,9 +167,9 @@ pub(super) fn wall_text(wall: NaiveDateTime) -> String {
     wall.format("%Y-%m-%dT%H:%M:%S").to_string()
 }
 
-/// Where a quarantined job of a shard sits.
-pub(super) fn quarantine_bucket(bucket: &DueBucket) -> String {
-    format!("{QUARANTINE}{}", bucket.shard)
+/// Where the quarantined jobs of a shard sit.
+pub(super) fn quarantine_bucket(shard: ShardId) -> String {
+    format!("{QUARANTINE}{shard}")
 }
 
 /// The partition of the tenant index that lists a job.

@@ -7,7 +7,9 @@ use super::schema::TENANT_INDEX;
 use crate::due::DueBucket;
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobState};
-use crate::ports::{ADVANCES, Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Replace};
+use crate::ports::{
+    ADVANCES, Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Replace, ReplaceIf,
+};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
@@ -184,15 +186,24 @@ impl JobStore for DynamoJobs {
         Ok(keyed.collect())
     }
 
-    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
-        let put = self
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        let stands = match if_still.next_scheduled_at {
+            Some(_) => "next_scheduled_at = :next",
+            None => "attribute_not_exists(next_scheduled_at)",
+        };
+        let mut put = self
             .client
             .put_item()
             .table_name(&self.table)
             .set_item(Some(to_item(job)))
-            .condition_expression("version = :version")
-            .expression_attribute_values(":version", number(if_version))
+            .condition_expression(format!("version = :version AND #state = :state AND {stands}"))
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":version", number(if_still.version))
+            .expression_attribute_values(":state", text(if_still.state.as_str()))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        if let Some(next) = if_still.next_scheduled_at {
+            put = put.expression_attribute_values(":next", number(next.timestamp()));
+        }
         let Err(error) = put.send().await else { return Ok(Replace::Replaced) };
         match met_by_put(&error) {
             Some(old) => {
@@ -239,7 +250,7 @@ impl JobStore for DynamoJobs {
             .expression_attribute_values(":bucket", text(&bucket.to_string()))
             .expression_attribute_values(":quarantined", text(JobState::Quarantined.as_str()))
             .expression_attribute_values(":error", text(error))
-            .expression_attribute_values(":quarantine", text(&quarantine_bucket(&bucket)));
+            .expression_attribute_values(":quarantine", text(&quarantine_bucket(bucket.shard)));
         self.if_still_there(update).await
     }
 

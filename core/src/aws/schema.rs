@@ -22,7 +22,7 @@ pub const DUE_INDEX: &str = "due";
 pub const TENANT_INDEX: &str = "tenant";
 /// The sparse index of dead and indeterminate rows.
 pub const ATTENTION_INDEX: &str = "attention";
-/// The attribute by which DynamoDB removes old jobs and rows.
+/// The attribute by which DynamoDB removes old jobs and rows, and settings that are kept for a while.
 pub const TTL_ATTRIBUTE: &str = "expires_at";
 /// How long every queue keeps a message: SQS's longest.
 pub const QUEUE_RETENTION: Duration = Duration::from_secs(14 * 86_400);
@@ -99,7 +99,7 @@ pub fn tables(names: &super::Names) -> [Table; 4] {
             expires: true,
         },
         Table { name: names.leases(), keys: keys(("lease_id", KeyKind::S), None), indexes: &[], expires: false },
-        Table { name: names.control(), keys: keys(("control_id", KeyKind::S), None), indexes: &[], expires: false },
+        Table { name: names.control(), keys: keys(("control_id", KeyKind::S), None), indexes: &[], expires: true },
     ]
 }
 

@@ -1,5 +1,6 @@
 //! What a [`Control`](crate::ports::Control) must do.
 
+use super::samples::{at, random_name};
 use crate::due::{Layout, Shards};
 use crate::ports::Ports;
 
@@ -27,4 +28,18 @@ pub async fn shard_counts_change_only_from_what_they_were(ports: &Ports) {
     assert_eq!(ports.control.layout().await, Ok(Some(growing)));
     assert_eq!(ports.control.shards().await, Ok(Some(write)), "writers follow later");
     assert_eq!(ports.control.change_layout(growing, before).await, Ok(before));
+}
+
+/// The first value stays, whoever asks again with whatever; another id has its own.
+pub async fn what_is_kept_once_stays(ports: &Ports) {
+    let (id, other) = (format!("run/{}", random_name()), format!("run/{}", random_name()));
+    let once = async |id: &str, value: &str| ports.control.once(id, value, at(60)).await;
+    assert_eq!(once(&id, "first").await.as_deref(), Ok("first"));
+    for value in ["second", "first"] {
+        assert_eq!(once(&id, value).await.as_deref(), Ok("first"));
+    }
+    let both = futures::join!(once(&other, "a"), once(&other, "b"));
+    let (for_a, for_b) = (both.0.expect("it can be kept"), both.1.expect("it can be kept"));
+    assert_eq!(for_a, for_b, "of two, one is in force for both");
+    assert!(["a", "b"].contains(&for_a.as_str()));
 }

@@ -4,7 +4,7 @@ use super::eventually;
 use super::samples::{job_in, on_to, random_bucket, random_name, read, standing, stored, to_the_end};
 use crate::due::{DueBucket, ShardId};
 use crate::job::{Job, JobKey, JobState};
-use crate::ports::{Advance, DueEntry, DueSpan, Ports, Replace};
+use crate::ports::{Advance, DueEntry, DueSpan, Ports, Replace, ReplaceIf};
 use chrono::{DateTime, TimeDelta, Utc};
 
 fn end_of(bucket: DueBucket) -> DateTime<Utc> {
@@ -38,7 +38,7 @@ pub async fn only_jobs_with_a_bucket_are_in_the_index(ports: &Ports) {
     expect_keys(ports, bucket, &[&active]).await;
     let paused =
         Job { due_bucket: None, state: JobState::Paused, version: 2, edit_token: random_name(), ..active.clone() };
-    assert_eq!(ports.jobs.replace(&paused, active.version).await, Ok(Replace::Replaced));
+    assert_eq!(ports.jobs.replace(&paused, &ReplaceIf::from(&active)).await, Ok(Replace::Replaced));
     expect_keys(ports, bucket, &[]).await;
 }
 
@@ -167,4 +167,40 @@ pub async fn a_quarantined_job_leaves_its_bucket(ports: &Ports) {
     assert_eq!(ports.jobs.quarantine(&job.spec.key, bucket, "it cannot be understood").await, Ok(()));
     expect_keys(ports, bucket, &[]).await;
     assert_eq!(read(ports, &job.spec.key).await.state, JobState::Quarantined);
+}
+
+/// They are listed by shard, the one that was due first at the front, until they are released.
+pub async fn quarantined_jobs_are_listed_by_their_shard(ports: &Ports) {
+    let bucket = random_bucket();
+    let mut expected = Vec::new();
+    for s in [50, 7, 30] {
+        let job = stored(ports, job_in(bucket, s)).await;
+        assert_eq!(ports.jobs.quarantine(&job.spec.key, bucket, "it cannot be understood").await, Ok(()));
+        expected.push(entry(&job));
+    }
+    expected.sort_by_key(|entry| entry.due_at);
+    // Other cases may use the shard as well.
+    let listed = async || {
+        let (mut entries, mut after) = (Vec::new(), None);
+        loop {
+            let page = ports.due.quarantined(bucket.shard, after, 2).await.expect("the index can be read");
+            assert!(page.entries.len() <= 2, "a page of {} entries", page.entries.len());
+            entries.extend(page.entries.into_iter().filter(|one| expected.iter().any(|mine| mine.key == one.key)));
+            after = Some(match page.next {
+                Some(next) => next,
+                None => return entries,
+            });
+        }
+    };
+    eventually("all quarantined jobs are listed in order", async || (listed().await == expected).then_some(())).await;
+    let first = read(ports, &expected[0].key).await;
+    let token = random_name();
+    let released =
+        Job { state: JobState::Active, due_bucket: Some(bucket), version: 2, edit_token: token, ..first.clone() };
+    assert_eq!(ports.jobs.replace(&released, &ReplaceIf::from(&first)).await, Ok(Replace::Replaced));
+    eventually("a released job leaves the list", async || (listed().await == expected[1..]).then_some(())).await;
+    expect_keys(ports, bucket, &[&released]).await;
+    let other = ShardId { number: bucket.shard.number + 1_000, ..bucket.shard };
+    let page = ports.due.quarantined(other, None, 10).await.expect("the index can be read");
+    assert_eq!(page.entries, [], "nothing of another shard");
 }

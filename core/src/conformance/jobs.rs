@@ -6,7 +6,7 @@ use super::samples::{
 };
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobState};
-use crate::ports::{ADVANCES, Advance, AdvanceFrom, Create, JobRead, Move, Ports, Replace};
+use crate::ports::{ADVANCES, Advance, AdvanceFrom, Create, JobRead, Move, Ports, Replace, ReplaceIf};
 use std::collections::BTreeMap;
 
 fn tenant() -> String {
@@ -38,7 +38,7 @@ pub async fn a_replaced_job_survives_the_round_trip_whole(ports: &Ports) {
         let mut next = kind;
         next.spec.key = before.spec.key.clone();
         next.version = before.version + 1;
-        assert_eq!(ports.jobs.replace(&next, before.version).await, Ok(Replace::Replaced));
+        assert_eq!(ports.jobs.replace(&next, &ReplaceIf::from(&before)).await, Ok(Replace::Replaced));
         assert_eq!(read(ports, &next.spec.key).await, next);
         before = next;
     }
@@ -99,40 +99,77 @@ pub async fn many_jobs_are_read_at_once(ports: &Ports) {
     assert_eq!(ports.jobs.get_many(&[]).await, Ok(BTreeMap::new()));
 }
 
-/// An edit of what is no longer there changes nothing and makes nothing. An advance is no edit.
+/// An edit of what is no longer there changes nothing and makes nothing.
 pub async fn a_replace_needs_the_version_it_was_decided_from(ports: &Ports) {
     let first = stored(ports, job(&tenant(), "1")).await;
     let second = edited(&first);
-    assert_eq!(ports.jobs.replace(&second, 1).await, Ok(Replace::Replaced));
-    for wrong in [0, 1, 3] {
+    let read_at_first = ReplaceIf::from(&first);
+    assert_eq!(ports.jobs.replace(&second, &read_at_first).await, Ok(Replace::Replaced));
+    for version in [0, 1, 3] {
         let late = edited(&first);
-        assert_eq!(ports.jobs.replace(&late, wrong).await, Ok(Replace::Changed), "version {wrong}");
+        let other = ReplaceIf { version, ..read_at_first };
+        assert_eq!(ports.jobs.replace(&late, &other).await, Ok(Replace::Changed), "version {version}");
         assert_eq!(read(ports, &first.spec.key).await, second);
     }
     let missing = job(&tenant(), "1");
-    assert_eq!(ports.jobs.replace(&missing, 1).await, Ok(Replace::Changed));
+    assert_eq!(ports.jobs.replace(&missing, &ReplaceIf::from(&missing)).await, Ok(Replace::Changed));
     let keys = [missing.spec.key];
     assert_eq!(ports.jobs.get_many(&keys).await, Ok(BTreeMap::new()), "a replace never creates");
+}
+
+/// An advance raises no version, and a change that was decided before it would undo it.
+pub async fn a_replace_needs_the_firing_it_was_decided_from(ports: &Ports) {
+    for to in [on_to(random_bucket()), to_the_end()] {
+        let before = stored(ports, job(&tenant(), "1")).await;
+        assert_eq!(ports.jobs.advance(&before.spec.key, &standing(&before), &to).await, Ok(Advance::Advanced));
+        let advanced = read(ports, &before.spec.key).await;
+        let late = edited(&before);
+        assert_eq!(ports.jobs.replace(&late, &ReplaceIf::from(&before)).await, Ok(Replace::Changed));
+        let never_stood = ReplaceIf { next_scheduled_at: None, ..ReplaceIf::from(&before) };
+        assert_eq!(ports.jobs.replace(&late, &never_stood).await, Ok(Replace::Changed));
+        assert_eq!(read(ports, &before.spec.key).await, advanced);
+        let again = edited(&advanced);
+        assert_eq!(ports.jobs.replace(&again, &ReplaceIf::from(&advanced)).await, Ok(Replace::Replaced));
+        assert_eq!(read(ports, &before.spec.key).await, again);
+    }
+}
+
+/// A quarantine raises no version either, and moves no firing.
+pub async fn a_replace_needs_the_state_it_was_decided_from(ports: &Ports) {
+    let bucket = random_bucket();
+    let before = stored(ports, job_in(bucket, 0)).await;
+    assert_eq!(ports.jobs.quarantine(&before.spec.key, bucket, "it cannot be understood").await, Ok(()));
+    let quarantined = read(ports, &before.spec.key).await;
+    assert_eq!(ports.jobs.replace(&edited(&before), &ReplaceIf::from(&before)).await, Ok(Replace::Changed));
+    assert_eq!(read(ports, &before.spec.key).await, quarantined);
+    let released = Job { state: JobState::Active, error: None, due_bucket: Some(bucket), ..edited(&quarantined) };
+    assert_eq!(ports.jobs.replace(&released, &ReplaceIf::from(&quarantined)).await, Ok(Replace::Replaced));
+    assert_eq!(read(ports, &before.spec.key).await, released);
 }
 
 /// The same write again is no conflict, unless someone came after it.
 pub async fn a_replace_whose_answer_was_lost_is_replaced(ports: &Ports) {
     let first = stored(ports, job(&tenant(), "1")).await;
-    let second = edited(&first);
-    assert_eq!(ports.jobs.replace(&second, 1).await, Ok(Replace::Replaced));
-    assert_eq!(ports.jobs.replace(&second, 1).await, Ok(Replace::Replaced), "the same edit token");
-    assert_eq!(read(ports, &first.spec.key).await, second);
-    let third = edited(&second);
-    assert_eq!(ports.jobs.replace(&third, 2).await, Ok(Replace::Replaced));
-    assert_eq!(ports.jobs.replace(&second, 1).await, Ok(Replace::Changed), "someone came after it");
+    let (second, if_first) = (edited(&first), ReplaceIf::from(&first));
+    assert_eq!(ports.jobs.replace(&second, &if_first).await, Ok(Replace::Replaced));
+    assert_eq!(ports.jobs.replace(&second, &if_first).await, Ok(Replace::Replaced), "the same edit token");
+    let to = on_to(random_bucket());
+    assert_eq!(ports.jobs.advance(&first.spec.key, &standing(&second), &to).await, Ok(Advance::Advanced));
+    assert_eq!(ports.jobs.replace(&second, &if_first).await, Ok(Replace::Replaced), "and it undoes no advance");
+    let mut advanced = second.clone();
+    advanced.advance(&to);
+    assert_eq!(read(ports, &first.spec.key).await, advanced);
+    let third = edited(&advanced);
+    assert_eq!(ports.jobs.replace(&third, &ReplaceIf::from(&advanced)).await, Ok(Replace::Replaced));
+    assert_eq!(ports.jobs.replace(&second, &if_first).await, Ok(Replace::Changed), "someone came after it");
     assert_eq!(read(ports, &first.spec.key).await, third);
 }
 
 /// Two people edit the same version.
 pub async fn of_two_replaces_one_wins(ports: &Ports) {
     let job = stored(ports, job(&tenant(), "1")).await;
-    let (a, b) = (edited(&job), edited(&job));
-    let results = futures::join!(ports.jobs.replace(&a, 1), ports.jobs.replace(&b, 1));
+    let (a, b, read_by_both) = (edited(&job), edited(&job), ReplaceIf::from(&job));
+    let results = futures::join!(ports.jobs.replace(&a, &read_by_both), ports.jobs.replace(&b, &read_by_both));
     let winner = match results {
         (Ok(Replace::Replaced), Ok(Replace::Changed)) => &a,
         (Ok(Replace::Changed), Ok(Replace::Replaced)) => &b,
@@ -151,7 +188,8 @@ pub async fn an_advance_moves_the_firing_and_nothing_else(ports: &Ports) {
         assert_eq!(read(ports, &job.spec.key).await, job);
     }
     let edited = edited(&job);
-    assert_eq!(ports.jobs.replace(&edited, job.version).await, Ok(Replace::Replaced), "an advance is no edit");
+    let replaced = ports.jobs.replace(&edited, &ReplaceIf::from(&job)).await;
+    assert_eq!(replaced, Ok(Replace::Replaced), "an advance is no edit");
 }
 
 /// Each move of a batch stands for itself, and its result is in its place.

@@ -36,6 +36,8 @@ macro_rules! for_each_conformance_case {
                 of_two_creations_of_one_key_one_wins,
                 many_jobs_are_read_at_once,
                 a_replace_needs_the_version_it_was_decided_from,
+                a_replace_needs_the_firing_it_was_decided_from,
+                a_replace_needs_the_state_it_was_decided_from,
                 a_replace_whose_answer_was_lost_is_replaced,
                 of_two_replaces_one_wins,
                 an_advance_moves_the_firing_and_nothing_else,
@@ -58,6 +60,7 @@ macro_rules! for_each_conformance_case {
                 a_done_job_leaves_the_index,
                 an_unindexed_job_leaves_the_index,
                 a_quarantined_job_leaves_its_bucket,
+                quarantined_jobs_are_listed_by_their_shard,
             ]
             runs: [
                 a_row_survives_the_round_trip_whole,
@@ -86,6 +89,7 @@ macro_rules! for_each_conformance_case {
             control: [
                 shard_counts_are_set_once,
                 shard_counts_change_only_from_what_they_were,
+                what_is_kept_once_stays,
             ]
             queue: [
                 a_batch_is_answered_in_order_and_arrives_whole,

@@ -54,7 +54,7 @@ pub(super) fn job_in(bucket: DueBucket, s: i64) -> Job {
     }
 }
 
-/// An active job that has every field, except an error.
+/// An active job that has every field, except an error and an end.
 pub(super) fn job(tenant: &str, id: &str) -> Job {
     let mut voids = Voids::new(7);
     voids.push(u64::MAX / 2, at(60));
@@ -77,6 +77,7 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
         next_wall: Some(wall()),
         tzdb: Some(TzVersion::new("2099z")),
         runs_left: Some(u32::MAX),
+        decided_at: Some(at(-3_600)),
         next_due_at: Some(bucket.minute.start() + TimeDelta::seconds(59)),
         due_bucket: Some(bucket),
         generation: u64::MAX / 2,
@@ -86,6 +87,7 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
         updated_by: "ann@bank.example".into(),
         created_at: at_ms(-1),
         error: None,
+        expires_at: None,
     }
 }
 
@@ -125,6 +127,7 @@ pub(super) fn all_kinds_of_jobs(tenant: &str) -> Vec<Job> {
         job.next_wall = None;
         job.tzdb = None;
         job.runs_left = None;
+        job.decided_at = None;
         job.next_scheduled_at = None;
         job.next_due_at = None;
         job.due_bucket = None;
@@ -143,6 +146,8 @@ pub(super) fn all_kinds_of_jobs(tenant: &str) -> Vec<Job> {
         add(&|job| {
             job.state = state;
             job.due_bucket = None;
+            let ends = matches!(state, JobState::Done | JobState::Cancelled);
+            job.expires_at = ends.then(|| at(86_400));
         });
     }
     for priority in [Priority::Urgent, Priority::Bulk] {

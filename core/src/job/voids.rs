@@ -38,6 +38,11 @@ impl Voids {
         }
     }
 
+    /// The generation that began this life of the key, or ended it: older ones are void whatever their instant.
+    pub fn life(&self) -> u64 {
+        self.0.first().map_or(0, |first| first.generation)
+    }
+
     /// G(i): the highest generation whose boundary is not after the instant.
     pub fn deciding(&self, scheduled_at: DateTime<Utc>) -> u64 {
         let instant = scheduled_at.timestamp();

@@ -5,6 +5,7 @@ use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 #[async_trait]
 impl Control for World {
@@ -23,5 +24,9 @@ impl Control for World {
             Some(layout) => Ok(layout),
             None => Err(PortError::Permanent("the store was never set up".into())),
         }
+    }
+
+    async fn once(&self, id: &str, value: &str, _: DateTime<Utc>) -> PortResult<String> {
+        Ok(self.state().kept_once.entry(id.to_owned()).or_insert_with(|| value.to_owned()).clone())
     }
 }

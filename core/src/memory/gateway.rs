@@ -35,6 +35,8 @@ pub struct GatewaySend {
     pub reference: RunId,
     /// When.
     pub at: DateTime<Utc>,
+    /// What it was to send.
+    pub text: String,
     /// Whether the text went out to the phone.
     pub reached_phone: bool,
 }
@@ -60,7 +62,12 @@ impl State {
         if reached_phone {
             self.references.entry(request.reference.clone()).or_insert_with(|| format!("gw-{number}"));
         }
-        self.sends.push(GatewaySend { reference: request.reference.clone(), at, reached_phone });
+        self.sends.push(GatewaySend {
+            reference: request.reference.clone(),
+            at,
+            text: request.payload.text.clone(),
+            reached_phone,
+        });
         script
     }
 }

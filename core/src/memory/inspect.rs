@@ -104,11 +104,6 @@ impl World {
         self.state().jobs.records.get(key).map(|record| record.job.clone())
     }
 
-    /// When a job may be forgotten, if its schedule is over.
-    pub fn job_expires_at(&self, key: &JobKey) -> Option<DateTime<Utc>> {
-        self.state().jobs.records.get(key).and_then(|record| record.expires_at)
-    }
-
     /// All run rows.
     pub fn rows(&self) -> BTreeMap<RunId, RunRow> {
         self.state().rows.0.values().flat_map(|rows| rows.values()).map(|row| (row.id.clone(), row.clone())).collect()
@@ -213,6 +208,13 @@ impl World {
     /// Forgets all that happened so far.
     pub fn forget_history(&self) {
         self.state().history.clear();
+    }
+
+    /// Makes a job readable again, as a program that knows its format would find it.
+    pub fn make_readable(&self, key: &JobKey) {
+        if let Some(record) = self.state().jobs.records.get_mut(key) {
+            record.unreadable = None;
+        }
     }
 
     /// Removes a job, as if it had expired or been deleted.

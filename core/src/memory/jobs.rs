@@ -2,12 +2,12 @@
 
 use super::inspect::Effect;
 use super::{World, to_ms};
-use crate::due::DueBucket;
+use crate::due::{DueBucket, ShardId};
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobState};
 use crate::ports::{
     ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore, Move, PageToken,
-    PortResult, Replace,
+    PortResult, Replace, ReplaceIf,
 };
 use crate::schedule::whole_second;
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Jobs {
     pub(super) records: BTreeMap<JobKey, Record>,
-    index: BTreeMap<DueBucket, BTreeMap<Place, Shown>>,
+    index: BTreeMap<Partition, BTreeMap<Place, Shown>>,
     pub(super) lag: Duration,
 }
 
@@ -27,8 +27,16 @@ pub(super) struct Jobs {
 #[derive(Clone)]
 pub(super) struct Record {
     pub(super) job: Job,
-    pub(super) expires_at: Option<DateTime<Utc>>,
+    /// Where it sits in place of a due bucket.
+    quarantined_in: Option<ShardId>,
     pub(super) unreadable: Option<String>,
+}
+
+/// A partition of the due index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Partition {
+    Due(DueBucket),
+    Quarantine(ShardId),
 }
 
 /// Where in its bucket an entry sits.
@@ -49,14 +57,16 @@ impl Record {
     }
 
     // The index is sparse: it has what has both of its keys, whatever the state.
-    fn place(&self) -> Option<(DueBucket, Place)> {
-        Some((self.job.due_bucket?, (self.job.next_due_at?, self.job.spec.key.clone())))
+    fn place(&self) -> Option<(Partition, Place)> {
+        let due = self.job.due_bucket.map(Partition::Due);
+        let partition = due.or(self.quarantined_in.map(Partition::Quarantine))?;
+        Some((partition, (self.job.next_due_at?, self.job.spec.key.clone())))
     }
 }
 
 impl Jobs {
-    fn store(&mut self, job: Job, expires_at: Option<DateTime<Utc>>, now: Duration) {
-        let record = Record { job: as_kept(job), expires_at, unreadable: None };
+    fn store(&mut self, job: Job, now: Duration) {
+        let record = Record { job: as_kept(job), quarantined_in: None, unreadable: None };
         self.put(record, now);
     }
 
@@ -72,29 +82,56 @@ impl Jobs {
         self.moved(left, None, now);
     }
 
-    fn moved(&mut self, from: Option<(DueBucket, Place)>, to: Option<(DueBucket, Place)>, now: Duration) {
+    fn moved(&mut self, from: Option<(Partition, Place)>, to: Option<(Partition, Place)>, now: Duration) {
         if from == to {
             return;
         }
         let change_at = now + self.lag;
-        if let Some((bucket, place)) = from {
-            if let Some(shown) = self.index.get_mut(&bucket).and_then(|entries| entries.get_mut(&place)) {
+        if let Some((partition, place)) = from {
+            if let Some(shown) = self.index.get_mut(&partition).and_then(|entries| entries.get_mut(&place)) {
                 shown.until = Some(change_at);
             }
-            self.purge(bucket, now);
+            self.purge(partition, now);
         }
-        if let Some((bucket, place)) = to {
-            self.index.entry(bucket).or_default().insert(place, Shown { from: change_at, until: None });
+        if let Some((partition, place)) = to {
+            self.index.entry(partition).or_default().insert(place, Shown { from: change_at, until: None });
         }
     }
 
-    fn purge(&mut self, bucket: DueBucket, now: Duration) {
-        if let Some(entries) = self.index.get_mut(&bucket) {
+    fn purge(&mut self, partition: Partition, now: Duration) {
+        if let Some(entries) = self.index.get_mut(&partition) {
             entries.retain(|_, shown| shown.until.is_none_or(|until| now < until));
             if entries.is_empty() {
-                self.index.remove(&bucket);
+                self.index.remove(&partition);
             }
         }
+    }
+
+    /// What the index shows of a partition, due within `span`.
+    fn page(
+        &mut self,
+        partition: Partition,
+        span: DueSpan,
+        after: Option<PageToken>,
+        limit: usize,
+        now: Duration,
+    ) -> PortResult<DuePage> {
+        self.purge(partition, now);
+        let after = after.map(|token| place_of(&token)).transpose().map_err(not_a_token)?;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries: Vec<DueEntry> = self
+            .index
+            .get(&partition)
+            .into_iter()
+            .flat_map(|entries| entries.range((start.clone(), Bound::Unbounded)))
+            .skip_while(|((due_at, _), _)| span.after.is_some_and(|after| *due_at <= whole_second(after)))
+            .take_while(|((due_at, _), _)| *due_at <= span.until)
+            .filter(|(_, shown)| shown.from <= now)
+            .take(limit)
+            .map(|((due_at, key), _)| DueEntry { key: key.clone(), due_at: *due_at })
+            .collect();
+        let last = entries.last().filter(|_| entries.len() == limit);
+        Ok(DuePage { next: last.map(token_of), entries })
     }
 }
 
@@ -112,7 +149,6 @@ impl World {
         };
         record.job.advance(to);
         record.job = as_kept(record.job);
-        record.expires_at = to.expires_at;
         state.jobs.put(record, now);
         let to = to.next.as_ref().map(|next| next.scheduled_at);
         state.record(at, Effect::Advanced { key: key.clone(), from: from.next_scheduled_at, to });
@@ -129,7 +165,7 @@ impl JobStore for World {
             Some(record) if record.job.edit_token == job.edit_token => Ok(Create::Created),
             Some(record) => Ok(Create::Exists(Box::new(record.read()))),
             None => {
-                state.jobs.store(job.clone(), None, now);
+                state.jobs.store(job.clone(), now);
                 Ok(Create::Created)
             }
         }
@@ -140,13 +176,14 @@ impl JobStore for World {
         Ok(keys.iter().filter_map(|key| Some((key.clone(), state.jobs.records.get(key)?.read()))).collect())
     }
 
-    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
         let now = self.monotonic();
         let mut state = self.state();
+        let stood = ReplaceIf { next_scheduled_at: if_still.next_scheduled_at.map(whole_second), ..*if_still };
         match state.jobs.records.get(&job.spec.key) {
             Some(record) if record.job.edit_token == job.edit_token => Ok(Replace::Replaced),
-            Some(record) if record.job.version == if_version => {
-                state.jobs.store(job.clone(), None, now);
+            Some(record) if ReplaceIf::from(&record.job) == stood => {
+                state.jobs.store(job.clone(), now);
                 Ok(Replace::Replaced)
             }
             _ => Ok(Replace::Changed),
@@ -164,19 +201,20 @@ impl JobStore for World {
     }
 
     async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
-        self.change_in(key, bucket, |job| {
-            if job.state != JobState::Active {
-                job.due_bucket = None;
+        self.change_in(key, bucket, |record| {
+            if record.job.state != JobState::Active {
+                record.job.due_bucket = None;
             }
         });
         Ok(())
     }
 
     async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
-        self.change_in(key, bucket, |job| {
-            job.state = JobState::Quarantined;
-            job.error = Some(error.to_owned());
-            job.due_bucket = None;
+        self.change_in(key, bucket, |record| {
+            record.job.state = JobState::Quarantined;
+            record.job.error = Some(error.to_owned());
+            record.job.due_bucket = None;
+            record.quarantined_in = Some(bucket.shard);
         });
         Ok(())
     }
@@ -195,12 +233,12 @@ impl JobStore for World {
 }
 
 impl World {
-    fn change_in(&self, key: &JobKey, bucket: DueBucket, change: impl FnOnce(&mut Job)) {
+    fn change_in(&self, key: &JobKey, bucket: DueBucket, change: impl FnOnce(&mut Record)) {
         let now = self.monotonic();
         let mut state = self.state();
         let sits = |record: &&Record| record.job.due_bucket == Some(bucket);
         if let Some(mut record) = state.jobs.records.get(key).filter(sits).cloned() {
-            change(&mut record.job);
+            change(&mut record);
             state.jobs.put(record, now);
         }
     }
@@ -216,24 +254,18 @@ impl DueIndex for World {
         limit: usize,
     ) -> PortResult<DuePage> {
         let now = self.monotonic();
-        let mut state = self.state();
-        state.jobs.purge(bucket, now);
-        let after = after.map(|token| place_of(&token)).transpose().map_err(not_a_token)?;
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let entries: Vec<DueEntry> = state
-            .jobs
-            .index
-            .get(&bucket)
-            .into_iter()
-            .flat_map(|entries| entries.range((start.clone(), Bound::Unbounded)))
-            .skip_while(|((due_at, _), _)| span.after.is_some_and(|after| *due_at <= whole_second(after)))
-            .take_while(|((due_at, _), _)| *due_at <= span.until)
-            .filter(|(_, shown)| shown.from <= now)
-            .take(limit)
-            .map(|((due_at, key), _)| DueEntry { key: key.clone(), due_at: *due_at })
-            .collect();
-        let last = entries.last().filter(|_| entries.len() == limit);
-        Ok(DuePage { next: last.map(token_of), entries })
+        self.state().jobs.page(Partition::Due(bucket), span, after, limit, now)
+    }
+
+    async fn quarantined(&self, shard: ShardId, after: Option<PageToken>, limit: usize) -> PortResult<DuePage> {
+        let now = self.monotonic();
+        self.state().jobs.page(
+            Partition::Quarantine(shard),
+            DueSpan::up_to(DateTime::<Utc>::MAX_UTC),
+            after,
+            limit,
+            now,
+        )
     }
 }
 
@@ -256,6 +288,8 @@ fn not_a_token(why: String) -> PortError {
 fn as_kept(mut job: Job) -> Job {
     job.next_scheduled_at = job.next_scheduled_at.map(whole_second);
     job.next_due_at = job.next_due_at.map(whole_second);
+    job.decided_at = job.decided_at.map(whole_second);
+    job.expires_at = job.expires_at.map(whole_second);
     job.created_at = to_ms(job.created_at);
     job
 }

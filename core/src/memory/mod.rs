@@ -49,6 +49,8 @@ struct State {
     rows: runs::Rows,
     leases: BTreeMap<LeaseId, Lease>,
     layout: Option<Layout>,
+    // Never forgotten: DynamoDB promises no moment either.
+    kept_once: BTreeMap<String, String>,
     queues: [queue::Queue; Priority::ALL.len()],
     dead_letters: Vec<DeadLetter>,
     gateway: gateway::State,

@@ -16,7 +16,7 @@ pub use queue::{
 };
 pub use store::{
     ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore,
-    Move, PageToken, Put, Replace, RunStore,
+    Move, PageToken, Put, Replace, ReplaceIf, RunStore,
 };
 
 use crate::error::PortError;

@@ -1,9 +1,9 @@
 //! Ports to what is stored: jobs, the due index, run rows, settings.
 
 use super::PortResult;
-use crate::due::{DueBucket, Layout, Shards};
+use crate::due::{DueBucket, Layout, ShardId, Shards};
 use crate::error::PortError;
-use crate::job::{Advanced, Job, JobKey};
+use crate::job::{Advanced, Job, JobKey, JobState};
 use crate::run::{RunId, RunRow};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -18,8 +18,8 @@ pub trait JobStore: Send + Sync {
     /// Reads jobs consistently. Keys without a job are missing from the answer.
     async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>>;
 
-    /// A person's change: stores `job` if the stored version is `if_version`.
-    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace>;
+    /// A person's change: stores `job` if the stored one is still what the change was decided from.
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace>;
 
     /// Moves up to [`ADVANCES`] different jobs on, each by itself and only if it still stands where its move begins and is
     /// active. One result per move, in order.
@@ -70,12 +70,29 @@ impl JobRead {
     }
 }
 
+/// What a change was decided from: a job that was changed, advanced or quarantined since is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplaceIf {
+    /// The version that was read.
+    pub version: u64,
+    /// The firing that it stood at.
+    pub next_scheduled_at: Option<DateTime<Utc>>,
+    /// The state that it was in.
+    pub state: JobState,
+}
+
+impl From<&Job> for ReplaceIf {
+    fn from(job: &Job) -> Self {
+        ReplaceIf { version: job.version, next_scheduled_at: job.next_scheduled_at, state: job.state }
+    }
+}
+
 /// What came of a replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     /// Stored, or already stored by this very write.
     Replaced,
-    /// Someone else changed the job first, or it is gone.
+    /// The job was changed, advanced or quarantined first, or it is gone.
     Changed,
 }
 
@@ -135,6 +152,9 @@ pub trait DueIndex: Send + Sync {
         after: Option<PageToken>,
         limit: usize,
     ) -> PortResult<DuePage>;
+
+    /// A page of the quarantined jobs of a shard, those first that were due first.
+    async fn quarantined(&self, shard: ShardId, after: Option<PageToken>, limit: usize) -> PortResult<DuePage>;
 }
 
 /// A stretch of due times, in whole seconds.
@@ -209,4 +229,8 @@ pub trait Control: Send + Sync {
     async fn shards(&self) -> PortResult<Option<Shards>> {
         Ok(self.layout().await?.map(|layout| layout.write))
     }
+
+    /// Stores `value` under `id` if nothing is there; returns what is there now, the same to everybody. It may be forgotten
+    /// after `expires_at`, and is in force for as long as it is not.
+    async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String>;
 }

@@ -1,19 +1,21 @@
 //! The ports with faults. Every call owns its arguments, so that it can land after its caller is gone.
 
 use super::{Fault, Faults, outcome_of};
-use crate::due::{DueBucket, Layout, Minute, Shards};
+use crate::due::{DueBucket, Layout, Minute, ShardId, Shards};
 use crate::error::PortError;
 use crate::job::{Job, JobKey};
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::ports::{
     Advance, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead, JobStore,
-    LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, RunQueue, RunStore, SendResult, SmsRequest,
+    LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, RunQueue, RunStore, SendResult,
+    SmsRequest,
 };
 use crate::priority::Priority;
 use crate::retry::Outcome;
 use crate::run::{RunId, RunRow};
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +44,9 @@ impl JobStore for Faulty<dyn JobStore> {
         self.faults.call("jobs.get_many", async move { port.get_many(&keys).await }).await
     }
 
-    async fn replace(&self, job: &Job, if_version: u64) -> PortResult<Replace> {
-        let (port, job) = (self.port.clone(), job.clone());
-        self.faults.call("jobs.replace", async move { port.replace(&job, if_version).await }).await
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        let (port, job, if_still) = (self.port.clone(), job.clone(), *if_still);
+        self.faults.call("jobs.replace", async move { port.replace(&job, &if_still).await }).await
     }
 
     async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
@@ -87,6 +89,11 @@ impl DueIndex for Faulty<dyn DueIndex> {
     ) -> PortResult<DuePage> {
         let port = self.port.clone();
         self.faults.call("due.page", async move { port.page(bucket, span, after, limit).await }).await
+    }
+
+    async fn quarantined(&self, shard: ShardId, after: Option<PageToken>, limit: usize) -> PortResult<DuePage> {
+        let port = self.port.clone();
+        self.faults.call("due.quarantined", async move { port.quarantined(shard, after, limit).await }).await
     }
 }
 
@@ -161,6 +168,11 @@ impl Control for Faulty<dyn Control> {
     async fn change_layout(&self, from: Layout, to: Layout) -> PortResult<Layout> {
         let port = self.port.clone();
         self.faults.call("control.change_layout", async move { port.change_layout(from, to).await }).await
+    }
+
+    async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String> {
+        let (port, id, value) = (self.port.clone(), id.to_owned(), value.to_owned());
+        self.faults.call("control.once", async move { port.once(&id, &value, expires_at).await }).await
     }
 }
 

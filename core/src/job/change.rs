@@ -1,0 +1,294 @@
+//! Step 1, *job*: what people do to a job that is there.
+//!
+//! A change is a function of the job as read, what is asked and now; its result is written only if the job still stands
+//! where it was read. A change of the timetable *decides anew from its own moment*, and does three things to what was
+//! decided before: an instant that is owed stays owed, what is queued for earlier instants stays valid, and what was
+//! queued for the owed instant or later ones is void, because the job comes to it again.
+
+use super::{Advanced, Job, JobError, JobKey, JobSpec, JobState, RETENTION, Timetable, next_generation};
+use crate::due::DueBucket;
+use crate::rezone::TOO_NEAR;
+use crate::schedule::{Anchor, Firing, Schedule, whole_second};
+use crate::zone::Zones;
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// What a person asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Make the job what this says.
+    Edit(Box<JobSpec>),
+    /// Hold its runs back, and let it fire no more until it is resumed.
+    Pause,
+    /// End a pause.
+    Resume,
+    /// End it for good, with all that is queued.
+    Cancel,
+    /// Make it again, over what is left of a cancelled or done one.
+    Recreate(Box<JobSpec>),
+    /// Let a quarantined job fire again.
+    Release,
+}
+
+/// What a change comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Changed {
+    /// There is nothing to write.
+    Same,
+    /// This is to be written.
+    To(Box<Job>),
+}
+
+/// Why a change cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// The specification cannot be taken, or leaves no firing.
+    #[error(transparent)]
+    Invalid(#[from] JobError),
+    /// The specification is another job's.
+    #[error("a change keeps the key, and this one says {0}: create another job instead")]
+    OtherKey(JobKey),
+    /// The job is in a state that does not allow it.
+    #[error("it is {}: {instead}", .state.as_str())]
+    State {
+        /// Its state.
+        state: JobState,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// The job has nothing to come.
+    #[error("it has no next firing: edit its schedule")]
+    NoFiring,
+}
+
+impl Job {
+    /// What the job is after `change` at `now`. `edit_token` is fresh and random; `by` says who asks.
+    ///
+    /// # Errors
+    /// When the change cannot be; says what to do instead.
+    pub fn change(
+        &self,
+        change: &Change,
+        now: DateTime<Utc>,
+        world: &Timetable<'_>,
+        edit_token: String,
+        by: &str,
+    ) -> Result<Changed, ChangeError> {
+        let next = match change {
+            Change::Edit(spec) => self.edited(spec, now, world)?,
+            Change::Pause => self.paused()?,
+            Change::Resume => self.resumed(now, world)?,
+            Change::Cancel => self.cancelled(now),
+            Change::Recreate(spec) => Some(self.recreated(spec, now, world)?),
+            Change::Release => self.released(now, world)?,
+        };
+        let version = self.version + 1;
+        let written = next.map(|job| Job { version, edit_token, updated_by: by.to_owned(), ..job });
+        Ok(written.map_or(Changed::Same, |job| Changed::To(Box::new(job))))
+    }
+
+    fn edited(&self, asked: &JobSpec, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<Option<Job>, ChangeError> {
+        if asked.key != self.spec.key {
+            return Err(ChangeError::OtherKey(asked.key.clone()));
+        }
+        if self.state == JobState::Cancelled {
+            return Err(self.refused("create it again"));
+        }
+        if asked.is_met_by(&self.spec) {
+            return Ok(None);
+        }
+        let spec = asked.clone().keeping_an_unstated_anchor(&self.spec.schedule);
+        spec.check()?;
+        let mut job = Job { spec, ..self.clone() };
+        if job.state == JobState::Quarantined {
+            (job.state, job.error) = (JobState::Active, None);
+        }
+        if job.must_decide_anew(self) {
+            job.decide_anew(self, now, world)?;
+        }
+        job.file(now, world);
+        Ok(Some(job))
+    }
+
+    /// Whether an edit that made this of `old` changes what is queued, or finds nothing to go on from.
+    fn must_decide_anew(&self, old: &Job) -> bool {
+        let (new_spec, old_spec) = (&self.spec, &old.spec);
+        let is_rescheduled = new_spec.schedule != old_spec.schedule;
+        match old.state {
+            // Nothing is to come that another queue, window or rule could concern.
+            JobState::Done => is_rescheduled,
+            _ => {
+                let placed = |spec: &JobSpec| (spec.priority, spec.spread.clone(), spec.missed);
+                let has_next = old.next_scheduled_at.is_some() && old.next_due_at.is_some();
+                is_rescheduled || placed(new_spec) != placed(old_spec) || !has_next
+            }
+        }
+    }
+
+    /// Decides by this job's own specification where it stands, `old` being what it was until now.
+    fn decide_anew(&mut self, old: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<(), ChangeError> {
+        let sent_ahead = old.sent_ahead(now, world.zones);
+        let max_runs = self.spec.schedule.max_runs;
+        self.runs_left = match old.state {
+            // A series that is over has nothing left: another timetable is a new one.
+            JobState::Done => max_runs,
+            _ if max_runs != old.spec.schedule.max_runs => max_runs,
+            // They were counted, and will be again.
+            _ => old.runs_left.map(|left| left.saturating_add(sent_ahead)),
+        };
+        self.generation = next_generation(Some(old.generation), now);
+        let boundary = match old.next().filter(|owed| owed.at <= now) {
+            Some(owed) => {
+                self.keep_owed(old, &owed, now, world);
+                owed.at
+            }
+            None => {
+                let is_rescheduled = self.spec.schedule != old.spec.schedule;
+                let kept = old.next().filter(|_| !is_rescheduled && sent_ahead == 0);
+                self.stand_ahead(kept, now, world)?;
+                now + TimeDelta::seconds(1)
+            }
+        };
+        self.voids.push(self.generation, boundary);
+        Ok(())
+    }
+
+    /// Keeps the owed firing as the next one.
+    fn keep_owed(&mut self, old: &Job, owed: &Firing, now: DateTime<Utc>, world: &Timetable<'_>) {
+        let (new_schedule, old_schedule) = (&self.spec.schedule, &old.spec.schedule);
+        // A run that is late already keeps its deadline.
+        if old.next_due_at.is_none_or(|due_at| due_at > now) {
+            self.next_due_at = Some(self.spec.due_at(owed).max(whole_second(now)));
+        }
+        if new_schedule != old_schedule {
+            let following = old.following(owed, old.runs_left.map(|left| left.saturating_sub(1)), world.zones);
+            // Several are owed: the new timetable takes over from the first of them, so that their span is accounted for.
+            let is_backlog = following.is_some_and(|next| next.at <= now);
+            self.decided_at = if is_backlog { old.decided_at } else { Some(whole_second(now)) };
+        }
+        if (&new_schedule.timing, new_schedule.tz) != (&old_schedule.timing, old_schedule.tz) {
+            // The wall time of another timetable holds back nothing of this one.
+            (self.next_wall, self.tzdb) = (None, new_schedule.follows(world.zones));
+        }
+    }
+
+    /// Puts the job at a firing that lies ahead: at `kept`, or at the first one after now.
+    fn stand_ahead(
+        &mut self,
+        kept: Option<Firing>,
+        now: DateTime<Utc>,
+        world: &Timetable<'_>,
+    ) -> Result<(), ChangeError> {
+        let over = || JobError::Over(self.spec.schedule.to_string());
+        let tzdb = self.tzdb.clone().filter(|_| kept.is_some());
+        let next = kept.or_else(|| self.spec.schedule.next_after(now, world.zones)).ok_or_else(over)?;
+        let mut next = self.to_fire(&next, self.runs_left, now, world);
+        next.tzdb = tzdb.or(next.tzdb);
+        let state = if self.state == JobState::Paused { JobState::Paused } else { JobState::Active };
+        self.advance(&Advanced { state, next: Some(next), expires_at: None });
+        Ok(())
+    }
+
+    /// How many firings ahead of `now` the job has passed already, because they wait in a queue with a delay.
+    fn sent_ahead(&self, now: DateTime<Utc>, zones: &Zones) -> u32 {
+        let Some(stands_at) = self.next_scheduled_at else { return 0 };
+        let end = stands_at.min(now + TOO_NEAR);
+        let next_after = |firing: &Firing| self.spec.schedule.next_after(firing.at, zones);
+        let ahead = std::iter::successors(self.spec.schedule.next_after(now, zones), next_after);
+        ahead.take_while(|firing| firing.at < end).map(|_| 1).sum()
+    }
+
+    fn paused(&self) -> Result<Option<Job>, ChangeError> {
+        match self.state {
+            JobState::Paused => Ok(None),
+            JobState::Active => Ok(Some(Job { state: JobState::Paused, due_bucket: None, ..self.clone() })),
+            JobState::Done => Err(self.refused("nothing of it is left to pause")),
+            JobState::Cancelled => Err(self.refused("nothing of it runs any more")),
+            JobState::Quarantined => Err(self.refused("release or edit it first")),
+        }
+    }
+
+    fn resumed(&self, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<Option<Job>, ChangeError> {
+        match self.state {
+            JobState::Active => Ok(None),
+            JobState::Paused => self.active_again(now, world).map(Some),
+            JobState::Done => Err(self.refused("edit its schedule to let it fire again")),
+            JobState::Cancelled => Err(self.refused("create it again")),
+            JobState::Quarantined => Err(self.refused("release or edit it instead")),
+        }
+    }
+
+    fn released(&self, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<Option<Job>, ChangeError> {
+        match self.state {
+            JobState::Active => Ok(None),
+            JobState::Quarantined => self.active_again(now, world).map(Some),
+            JobState::Paused => Err(self.refused("resume it instead")),
+            JobState::Done => Err(self.refused("edit its schedule to let it fire again")),
+            JobState::Cancelled => Err(self.refused("create it again")),
+        }
+    }
+
+    /// The job where it stands, firing. What fell due meanwhile is owed: the missed-run rule decides about it.
+    fn active_again(&self, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<Job, ChangeError> {
+        if self.next_scheduled_at.is_none() || self.next_due_at.is_none() {
+            return Err(ChangeError::NoFiring);
+        }
+        let mut job = Job { state: JobState::Active, error: None, ..self.clone() };
+        job.file(now, world);
+        Ok(job)
+    }
+
+    /// What is left keeps the generation for as long as messages of it can exist.
+    fn cancelled(&self, now: DateTime<Utc>) -> Option<Job> {
+        if self.state == JobState::Cancelled {
+            return None;
+        }
+        let mut job = self.clone();
+        let expires_at = Some(whole_second(now) + RETENTION);
+        job.advance(&Advanced { state: JobState::Cancelled, next: None, expires_at });
+        job.error = None;
+        job.generation = next_generation(Some(self.generation), now);
+        job.voids.push(job.generation, DateTime::UNIX_EPOCH);
+        Some(job)
+    }
+
+    fn recreated(&self, spec: &JobSpec, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<Job, ChangeError> {
+        if spec.key != self.spec.key {
+            return Err(ChangeError::OtherKey(spec.key.clone()));
+        }
+        match self.state {
+            JobState::Cancelled | JobState::Done => {
+                Ok(Job::create(spec.clone(), now, world, Some(self.generation), String::new(), "")?)
+            }
+            JobState::Active | JobState::Paused => Err(self.refused("edit it, or cancel it first")),
+            JobState::Quarantined => Err(self.refused("release or edit it, or cancel it first")),
+        }
+    }
+
+    /// Puts the job into the due index, or out of it: into a minute that its reader has not left behind.
+    fn file(&mut self, now: DateTime<Utc>, world: &Timetable<'_>) {
+        let shard = world.shards.of(&self.spec.key, self.spec.priority);
+        let due_at = self.next_due_at.filter(|_| self.state == JobState::Active);
+        self.due_bucket = due_at.map(|due_at| DueBucket::for_write(due_at, now, shard));
+    }
+
+    fn refused(&self, instead: &'static str) -> ChangeError {
+        ChangeError::State { state: self.state, instead }
+    }
+}
+
+impl JobSpec {
+    /// This specification, counted from the anchor of `old` where its own follows from when it was read and its interval
+    /// is the same: an anchor that nobody stated is no change.
+    fn keeping_an_unstated_anchor(mut self, old: &Schedule) -> Self {
+        if self.anchor == Anchor::Implied {
+            let anchored = self.schedule.clone().anchored_as(old);
+            if anchored.timing == old.timing {
+                self.schedule = anchored;
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+use super::*;
+use crate::cli::{Cli, Command, JobsCommand};
+use clap::Parser;
+use punctual_core::deadline::StartRule;
+use punctual_core::missed::{Many, MissedRule};
+use punctual_core::payload::Handler;
+use punctual_core::priority::Priority;
+use punctual_core::retry::RetryRule;
+use punctual_core::schedule::{Anchor, Schedule, ScheduleText};
+use punctual_core::spread::Spread;
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_790_000_000, 0).unwrap()
+}
+
+fn old() -> JobSpec {
+    let text = ScheduleText {
+        when: "cron H 9 * * *",
+        tz: Some("Asia/Kolkata"),
+        end_at: Some("2027-01-01T00:00:00Z"),
+        max_runs: Some(12),
+        key: Some("c-1"),
+        ..ScheduleText::default()
+    };
+    JobSpec {
+        key: JobKey::new("bank", "c-1/bill").unwrap(),
+        name: Some("Bill".into()),
+        schedule: text.read(now(), &Zones::embedded()).unwrap().0,
+        anchor: Anchor::Stated,
+        priority: Priority::Bulk,
+        handler: Handler::Sms,
+        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        retry: RetryRule::default(),
+        spread: Some(Spread { key: "c-1".into(), window_s: 1_800 }),
+        missed: MissedRule { many: Many::All, start: StartRule::WithinS(5_400) },
+    }
+}
+
+fn patch(words: &[&str]) -> Result<JobSpec, String> {
+    let words = ["punctual", "jobs", "edit", "c-1/bill"].iter().chain(words);
+    let Command::Jobs(JobsCommand::Edit(args)) = Cli::parse_from(words).command else { panic!() };
+    patched(&old(), &args, now(), &Zones::embedded()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_edit_without_options_changes_nothing() {
+    assert_eq!(patch(&[]), Ok(old()));
+}
+
+#[test]
+fn an_edit_changes_what_is_given_and_nothing_else() {
+    let changed = |how: fn(&mut JobSpec)| {
+        let mut spec = old();
+        how(&mut spec);
+        Ok(spec)
+    };
+    assert_eq!(patch(&["--text", "Thank you"]), changed(|spec| spec.payload.text = "Thank you".into()));
+    assert_eq!(patch(&["--name", "none"]), changed(|spec| spec.name = None));
+    assert_eq!(patch(&["--tz", "Europe/Paris"]), changed(|spec| spec.schedule.tz = "Europe/Paris".parse().unwrap()));
+    assert_eq!(patch(&["--max-runs", "none"]), changed(|spec| spec.schedule.max_runs = None));
+    assert_eq!(patch(&["--spread", "none"]), changed(|spec| spec.spread = None));
+    assert_eq!(
+        patch(&["--spread", "10m"]),
+        changed(|spec| spec.spread = Some(Spread { key: "c-1".into(), window_s: 600 }))
+    );
+    assert_eq!(patch(&["--start-within", "none"]), changed(|spec| spec.missed.start = StartRule::Always));
+    let until_eight =
+        changed(|spec| spec.missed.start = StartRule::UntilLocal(chrono::NaiveTime::from_hms_opt(20, 0, 0).unwrap()));
+    assert_eq!(patch(&["--until-local", "20:00"]), until_eight);
+    let rescheduled = patch(&["--schedule", "cron 0 10 * * *", "--priority", "normal"]).unwrap();
+    let text = ScheduleText { when: "cron 0 10 * * *", ..ScheduleText::default() };
+    let (ten, _) = text.read(now(), &Zones::embedded()).unwrap();
+    assert_eq!(rescheduled.schedule, Schedule { timing: ten.timing, ..old().schedule });
+    assert_eq!((rescheduled.priority, rescheduled.spread), (Priority::Normal, old().spread));
+}
+
+#[test]
+fn what_cannot_be_taken_names_its_option() {
+    assert!(patch(&["--schedule", "cron 0 25 * * *"]).unwrap_err().starts_with("--schedule: "));
+    assert!(patch(&["--start-within", "2h", "--until-local", "20:00"]).unwrap_err().starts_with("--until-local: "));
+    let nothing = patch(&["--spread", "none", "--spread-key", "c-2"]).unwrap_err();
+    assert!(nothing.starts_with("--spread-key: there is nothing"), "{nothing}");
+    assert!(patch(&["--priority", "high"]).is_err());
+}
