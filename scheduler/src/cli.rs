@@ -41,7 +41,7 @@ pub enum Command {
     /// Show when a schedule fires next. Needs no server.
     #[command(after_help = NEXT_EXAMPLES)]
     Next(Box<NextArgs>),
-    /// Say which zone rules are in use, and where they come from.
+    /// Say which zone rules are in use and where they come from, and how this host's clock stands to the store's.
     Doctor,
 }
 

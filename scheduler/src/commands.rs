@@ -9,8 +9,9 @@ use crate::next::{self, Format};
 use crate::operations::{Created, create_job};
 use crate::timetable::{Problem, window};
 use crate::{doctor, import, listing};
+use chrono::{DateTime, Utc};
 use punctual_core::aws::{Aws, Names, connect, schema};
-use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::clock::{AnchoredClock, Clock, SystemClock};
 use punctual_core::due::{Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
@@ -67,12 +68,34 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Jobs(JobsCommand::List(args)) => list_jobs(names, args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
         Command::Next(args) => show_next(&args, &zones()?),
-        Command::Doctor => print(doctor::report(&zones()?)),
+        Command::Doctor => print(doctor::report(&zones()?, &doctor::ask_store(names).await)),
     }
 }
 
 async fn open(names: Names) -> Result<Aws, CommandError> {
     connect(names).await.map_err(failed)
+}
+
+/// The store that jobs are written to, asked before anything is read that counts from now: its answer is what sets the
+/// clock.
+struct Store {
+    aws: Aws,
+    ports: Ports,
+    shards: Shards,
+}
+
+impl Store {
+    async fn open(names: Names) -> Result<Self, CommandError> {
+        let aws = open(names).await?;
+        let ports = aws.ports();
+        let shards = shards_of(&ports).await?;
+        Ok(Store { aws, ports, shards })
+    }
+
+    /// The store's time; this host's where there is no store, for what is wrong whatever the time.
+    fn now(store: &Result<Self, CommandError>) -> DateTime<Utc> {
+        store.as_ref().map_or_else(|_| SystemClock::new().now(), |store| store.aws.clock.now())
+    }
 }
 
 async fn shards_of(ports: &Ports) -> Result<Shards, CommandError> {
@@ -85,7 +108,7 @@ async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
     let made = schema::setup(&aws).await.map_err(failed)?;
     let ports = aws.ports();
     let wanted = Shards { urgent: args.urgent_shards, standard: args.standard_shards };
-    let shards = init_shards(&ports, wanted).await?;
+    let shards = init_shards(&ports, &aws.clock, wanted).await?;
     match made.as_slice() {
         [] => print("everything is there already")?,
         made => print(format_args!("made {}", made.join(", ")))?,
@@ -99,10 +122,11 @@ async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
 
 /// Writes the cursors of all shards, and then the counts by which dispatch finds them: a setup that ends in between
 /// leaves no shard without a cursor. Returns the counts that hold: those of the first setup.
-async fn init_shards(ports: &Ports, wanted: Shards) -> Result<Shards, CommandError> {
-    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
-    let cursor = Minute::of(SystemClock::new().now() - SETTLE);
+async fn init_shards(ports: &Ports, clock: &AnchoredClock, wanted: Shards) -> Result<Shards, CommandError> {
     let mut shards = ports.control.shards().await.map_err(failed)?.unwrap_or(wanted);
+    clock.check().map_err(failed)?;
+    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
+    let cursor = Minute::of(clock.now() - SETTLE);
     loop {
         for shard in shards.all() {
             ports.leases.init(&LeaseId::Shard(shard), cursor).await.map_err(failed)?;
@@ -129,6 +153,7 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
     let ports = aws.ports();
     let shards = shards_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
+    aws.clock.check().map_err(failed)?;
     let id = process_id(&args.id);
     tracing::info!(scheduler.id = id, ?settings, ?shards, ?zones, "dispatch starts");
     let stop = async {
@@ -136,15 +161,15 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(ports, Arc::new(SystemClock::new()), shards, Arc::new(zones), settings, id, stop).await;
+    service::run(ports, aws.clock, shards, Arc::new(zones), settings, id, stop).await;
     Ok(())
 }
 
 async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandError> {
-    let clock = SystemClock::new();
     let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
-    let timetable =
-        args.runs.read(&args.clock, &args.schedule, key.as_str(), clock.now(), &zones).map_err(in_option)?;
+    let store = Store::open(names).await;
+    let now = Store::now(&store);
+    let timetable = args.runs.read(&args.clock, &args.schedule, key.as_str(), now, &zones).map_err(in_option)?;
     let spec = JobSpec {
         key,
         name: args.name,
@@ -159,11 +184,10 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
     };
     spec.check().map_err(bad)?;
     warn(std::slice::from_ref(&spec));
-    let ports = open(names).await?.ports();
-    let shards = shards_of(&ports).await?;
+    let Store { aws, ports, shards } = store?;
     let world = Timetable { shards: &shards, zones: &zones };
     let key = spec.key.clone();
-    match create_job(&*ports.jobs, &clock, &world, spec, &user()).await.map_err(failed)? {
+    match create_job(&*ports.jobs, &*aws.clock, &world, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
             let schedule = &job.spec.schedule;
             let due = job.next_due_at.map(|at| (listing::instant(at), zones.wall(schedule.tz, at)));
@@ -235,18 +259,18 @@ async fn import_file(names: Names, args: ImportArgs, zones: Zones) -> Result<(),
     JobKey::new(&args.tenant, "x").map_err(bad)?;
     let name = args.file.display().to_string();
     let file = std::fs::File::open(&args.file).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
-    let clock = SystemClock::new();
-    let specs = import::read_jobs(&name, file, &args.tenant, clock.now(), &zones).map_err(CommandError::BadInput)?;
+    let store = Store::open(names).await;
+    let now = Store::now(&store);
+    let specs = import::read_jobs(&name, file, &args.tenant, now, &zones).map_err(CommandError::BadInput)?;
     warn(&specs);
-    let ports = open(names).await?.ports();
-    let shards = shards_of(&ports).await?;
+    let Store { aws, ports, shards } = store?;
     let world = Timetable { shards: &shards, zones: &zones };
     let bar = if std::io::stderr().is_terminal() {
         indicatif::ProgressBar::new(specs.len() as u64)
     } else {
         indicatif::ProgressBar::hidden()
     };
-    let report = import::import(&*ports.jobs, &clock, &world, specs, &user(), || bar.inc(1)).await;
+    let report = import::import(&*ports.jobs, &*aws.clock, &world, specs, &user(), || bar.inc(1)).await;
     bar.finish_and_clear();
     let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
     for key in report.over.iter().take(KEYS_SHOWN) {

@@ -1,7 +1,7 @@
 //! What people do to jobs, over the ports: the command line uses it, and every later surface will.
 
 use chrono::{DateTime, Utc};
-use punctual_core::clock::{Clock, Stopwatch};
+use punctual_core::clock::{Clock, ClockOff, Stopwatch};
 use punctual_core::due::{DueBucket, Minute, SETTLE};
 use punctual_core::error::PortError;
 use punctual_core::job::{Advanced, Job, JobError, JobSpec, JobState, NextFiring, Timetable};
@@ -24,6 +24,9 @@ pub enum OperationError {
     /// The store failed.
     #[error("job {0}: {1}")]
     Store(String, PortError),
+    /// Nothing may be written by this host's clock.
+    #[error("job {0}: {1}")]
+    Clock(String, ClockOff),
 }
 
 /// What came of making a job.
@@ -43,7 +46,7 @@ pub enum Created {
 /// anchor of its interval follows from the time of making: the first one stays.
 ///
 /// # Errors
-/// When the specification is refused, or the store still fails after several tries.
+/// When the specification or the clock is refused, or the store still fails after several tries.
 pub async fn create_job(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
@@ -53,6 +56,7 @@ pub async fn create_job(
 ) -> Result<Created, OperationError> {
     let key = spec.key.to_string();
     let store = |error| OperationError::Store(key.clone(), error);
+    clock.check().map_err(|off| OperationError::Clock(key.clone(), off))?;
     let watch = Stopwatch::start(clock);
     let job = match Job::create(spec.clone(), watch.started_at, world, None, random_token(), by) {
         Ok(job) => job,

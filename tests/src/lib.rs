@@ -7,7 +7,7 @@
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_core::clock::{Clock, TokioClock};
+use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
 use punctual_core::due::{Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
@@ -232,8 +232,23 @@ impl Town {
 
     /// Starts a worker that is started again when it crashes.
     pub fn start_worker(&mut self, name: &str) {
-        let (clock, zones, settings) = (self.clock.clone(), self.zones.clone(), self.work.clone());
-        self.supervise(name, move |ports, gateway, id| {
+        self.start_worker_by(self.clock.clone(), name);
+    }
+
+    /// Starts such a worker on a host with this clock, which goes by the store's time.
+    pub fn start_worker_on(&mut self, host: Arc<WrongClock>, name: &str) {
+        let clock = Arc::new(AnchoredClock::new(host));
+        self.start_worker_with(clock.clone(), Some(clock), name);
+    }
+
+    /// Starts such a worker on a host with this clock, which goes by that clock alone: the guard taken away.
+    pub fn start_worker_by(&mut self, clock: Arc<dyn Clock>, name: &str) {
+        self.start_worker_with(clock, None, name);
+    }
+
+    fn start_worker_with(&mut self, clock: Arc<dyn Clock>, anchored: Option<Arc<AnchoredClock>>, name: &str) {
+        let (zones, settings) = (self.zones.clone(), self.work.clone());
+        self.supervise_on(anchored, name, move |ports, gateway, id| {
             let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             async move {
                 worker::run(ports, gateway, clock, zones, settings, id, pending()).await;
@@ -282,10 +297,23 @@ impl Town {
         F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
+        self.supervise_on(None, name, service);
+    }
+
+    /// Starts a process again and again; the store tells its time to the clock, if there is one.
+    fn supervise_on<F, R>(&mut self, anchored: Option<Arc<AnchoredClock>>, name: &str, service: F)
+    where
+        F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
         let (world, plan, change, name) = (self.world.clone(), self.plan.clone(), self.change.clone(), name.to_owned());
+        let right = self.clock.clone();
         self.processes.spawn(async move {
             loop {
-                let faults = Faults::new(&plan, &name);
+                let mut faults = Faults::new(&plan, &name);
+                if let Some(host) = &anchored {
+                    faults = faults.telling_time(right.clone(), host.clone());
+                }
                 let ports = change(faults.wrap(world.ports()));
                 let gateway = faults.wrap_gateway(world.gateway());
                 tokio::select! {

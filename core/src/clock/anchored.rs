@@ -74,6 +74,11 @@ impl AnchoredClock {
         self.anchor.lock().unwrap_or_else(PoisonError::into_inner).hear(&Sample { sent, received, date });
     }
 
+    /// How exact what is known of the store's time is: half of what lies between its bounds. None before the first answer.
+    pub fn exact_to(&self) -> Option<Duration> {
+        self.reading().map(|reading| (reading.latest - reading.earliest).to_std().unwrap_or_default() / 2)
+    }
+
     fn reading(&self) -> Option<Reading> {
         let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         anchor.read(self.host.boottime())
