@@ -2,8 +2,9 @@
 //!
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
-//! a port.
+//! a port, [`logs`] at what is logged.
 
+pub mod logs;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -59,13 +60,18 @@ pub struct Town {
     processes: JoinSet<()>,
 }
 
-/// Virtual time as seen by a host whose wall clock can be set wrong; its monotonic clock goes on as all others do.
+/// Time as seen by a host whose wall clock can be set wrong; its other clocks go on as all others do.
 pub struct WrongClock {
     right: Arc<dyn Clock>,
     ahead_ms: AtomicI64,
 }
 
 impl WrongClock {
+    /// A host's clocks that agree with `right` until the wall clock is set.
+    pub fn over(right: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(WrongClock { right, ahead_ms: AtomicI64::new(0) })
+    }
+
     /// Sets the wall clock this far ahead of the right time; negative = behind.
     pub fn set_ahead(&self, by: TimeDelta) {
         self.ahead_ms.store(by.num_milliseconds(), Ordering::Release);
@@ -79,6 +85,10 @@ impl Clock for WrongClock {
 
     fn monotonic(&self) -> Duration {
         self.right.monotonic()
+    }
+
+    fn boottime(&self) -> Duration {
+        self.right.boottime()
     }
 }
 
@@ -214,7 +224,7 @@ impl Town {
 
     /// A clock that agrees with all others until it is set.
     pub fn wrong_clock(&self) -> Arc<WrongClock> {
-        Arc::new(WrongClock { right: self.clock.clone(), ahead_ms: AtomicI64::new(0) })
+        WrongClock::over(self.clock.clone())
     }
 
     /// Starts a scheduler that is started again when it crashes.
