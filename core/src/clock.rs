@@ -10,6 +10,7 @@ mod anchored;
 
 pub use anchored::{AnchoredClock, ClockOff, MOST_OFFSET, Standing, in_words};
 
+use anchor::Reading;
 use chrono::{DateTime, TimeDelta, Utc};
 use std::time::Duration;
 
@@ -31,6 +32,11 @@ pub trait Clock: Send + Sync + 'static {
     /// What the host's wall clock shows, be it right or wrong.
     fn wall(&self) -> DateTime<Utc> {
         self.now()
+    }
+
+    /// What is known of the store's time; none where nothing is, or where this clock is itself the time of its world.
+    fn reading(&self) -> Option<Reading> {
+        None
     }
 
     /// How the host's clock stands to the store's time. A clock that is itself the time of its world is right.

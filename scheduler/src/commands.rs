@@ -17,7 +17,7 @@ use punctual_core::job::{JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
-use punctual_core::process::{print_line, process_id, stop_signal};
+use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::parse_moment;
 use punctual_core::zone::{Tz, Zones};
@@ -161,7 +161,12 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(ports, aws.clock, shards, Arc::new(zones), settings, id, stop).await;
+    let control = ports.control.clone();
+    let dispatch = service::run(ports, aws.clock.clone(), shards, Arc::new(zones), settings, id, stop);
+    tokio::select! {
+        () = dispatch => {}
+        () = keep_time(&*aws.clock, &*control) => {}
+    }
     Ok(())
 }
 

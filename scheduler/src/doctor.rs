@@ -5,7 +5,6 @@ use chrono::TimeDelta;
 use punctual_core::aws::{Names, connect};
 use punctual_core::clock::{AnchoredClock, Clock, MOST_OFFSET, Standing, in_words};
 use punctual_core::zone::{ZoneSource, Zones, embedded_version};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Questions to the store. Its answers are in whole seconds: spread over one, they show the clock's offset to tenths.
@@ -13,6 +12,7 @@ const QUESTIONS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(110);
 /// The doctor does not wait longer for a store.
 const PATIENCE: Duration = Duration::from_secs(5);
+const NOT_COMPARED: &str = "not compared with the store's: that needs its answers";
 
 /// What was found of the store.
 pub struct StoreFound {
@@ -22,36 +22,42 @@ pub struct StoreFound {
 
 /// Asks the store that the environment names, if there is one.
 pub async fn ask_store(names: Names) -> StoreFound {
-    let asked = tokio::time::timeout(PATIENCE, ask(names)).await;
-    let asked = asked.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
-    match asked {
-        Ok(clock) => StoreFound { store: "answers".into(), clock: offset(&clock) },
-        Err(why) => StoreFound { store: why, clock: "not compared: that needs the store".into() },
-    }
+    let found = tokio::time::timeout(PATIENCE, ask(names)).await;
+    found.unwrap_or_else(|_| StoreFound {
+        store: format!("no answer within {} s", PATIENCE.as_secs()),
+        clock: NOT_COMPARED.into(),
+    })
 }
 
-async fn ask(names: Names) -> Result<Arc<AnchoredClock>, String> {
-    let aws = connect(names).await.map_err(|e| e.to_string())?;
+async fn ask(names: Names) -> StoreFound {
+    let aws = match connect(names).await {
+        Ok(aws) => aws,
+        Err(why) => return StoreFound { store: why.to_string(), clock: NOT_COMPARED.into() },
+    };
     let control = aws.ports().control;
+    let mut store = "answers".to_owned();
     for _ in 0..QUESTIONS {
-        control.shards().await.map_err(|e| e.to_string())?;
+        // A refusal tells the time as well as any other answer.
+        match control.shards().await {
+            Ok(Some(_)) => {}
+            Ok(None) => store = "was never set up: run `punctual setup`".into(),
+            Err(error) => store = error.to_string(),
+        }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(aws.clock)
+    StoreFound { store, clock: offset(&aws.clock) }
 }
 
 fn offset(clock: &AnchoredClock) -> String {
-    let exact_to = TimeDelta::from_std(clock.exact_to().unwrap_or_default()).unwrap_or_default();
+    let Some(reading) = clock.reading() else { return NOT_COMPARED.into() };
+    let exact_to = TimeDelta::from_std(reading.exact_to()).unwrap_or_default();
     match clock.standing() {
-        Standing::Unanchored => "not compared: the store's answers bear no date".into(),
-        Standing::Anchored { offset } if offset.abs() <= exact_to => {
-            format!("agrees with the store's, as far as can be seen ({:.1} s)", exact_to.as_seconds_f64())
-        }
-        Standing::Anchored { offset } => in_words(offset),
         Standing::Off { offset } => {
             let most = MOST_OFFSET.num_seconds();
             format!("{}: above {most} s nothing is written or sent, synchronise it (NTP)", in_words(offset))
         }
+        Standing::Anchored { offset } if offset.abs() > exact_to => in_words(offset),
+        _ => format!("agrees with the store's, as far as can be seen ({:.2} s)", exact_to.as_seconds_f64()),
     }
 }
 

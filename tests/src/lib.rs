@@ -245,10 +245,11 @@ impl Town {
         self.start_worker_by(self.clock.clone(), name);
     }
 
-    /// Starts such a worker on a host with this clock, which goes by the store's time.
-    pub fn start_worker_on(&mut self, host: Arc<WrongClock>, name: &str) {
+    /// Starts such a worker on a host with this clock, which goes by the store's time: the clock given back.
+    pub fn start_worker_on(&mut self, host: Arc<WrongClock>, name: &str) -> Arc<AnchoredClock> {
         let clock = Arc::new(AnchoredClock::new(host));
-        self.start_worker_with(clock.clone(), Some(clock), name);
+        self.start_worker_with(clock.clone(), Some(clock.clone()), name);
+        clock
     }
 
     /// Starts such a worker on a host with this clock, which goes by that clock alone: the guard taken away.

@@ -88,6 +88,25 @@ async fn a_clock_ahead_within_the_limit_makes_no_run_early() {
     assert!(sent_at <= at(DUE_AT) + TimeDelta::seconds(5), "{sent_at} is late");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_nothing_to_do_soon_knows_the_time_to_hundredths_and_keeps_it() {
+    let mut town = Town::new(ONE_SHARD).await;
+    // Any phase within a second.
+    tokio::time::sleep(Duration::from_millis(613)).await;
+    let clock = town.start_worker_on(town.wrong_clock(), "w");
+    let late = || town.clock.now() - clock.now();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let asked = town.plan.calls().len();
+    assert!((TimeDelta::zero()..TimeDelta::milliseconds(20)).contains(&late()), "late by {}", late());
+    for _ in 0..48 {
+        tokio::time::sleep(Duration::from_secs(1_800)).await;
+        assert!((TimeDelta::zero()..TimeDelta::milliseconds(100)).contains(&late()), "late by {}", late());
+    }
+    let calls = town.plan.calls();
+    let questions = calls[asked..].iter().filter(|call| call.name == "control.shards").count();
+    assert!(questions <= 24 * 60 * 5, "{questions} questions a day");
+}
+
 // The negative control of the anchor.
 #[tokio::test(start_paused = true)]
 async fn without_the_anchor_a_clock_ahead_makes_the_run_early() {
@@ -131,7 +150,7 @@ async fn the_stores_answers_set_the_clock_of_a_process_right() {
         let aws = stack.aws_by(Names::new("punctual").expect("a valid prefix"), clock.clone()).await;
         assert_eq!(clock.check(), Err(ClockOff::Unanchored), "before the first call");
         schema::setup(&aws).await.expect("the stack can be set up");
-        let exact_to = TimeDelta::from_std(clock.exact_to().expect("it was heard")).expect("it is small");
+        let exact_to = TimeDelta::from_std(clock.reading().expect("it was heard").exact_to()).expect("it is small");
         let late = right.now() - clock.now();
         assert!(late >= TimeDelta::zero(), "the reading is early by {}", -late);
         // The two clocks are not read at the same moment.

@@ -1,6 +1,7 @@
 //! Step 6, *idempotency*: screen, then begin: the conditional write that makes a run this worker's own.
 
 use crate::pipeline::{Context, Step};
+use punctual_core::clock::Stopwatch;
 use punctual_core::error::PortError;
 use punctual_core::idempotency::{Screen, screen};
 use punctual_core::job::Job;
@@ -28,8 +29,8 @@ pub(crate) enum Look {
 pub(crate) struct Screened {
     pub(crate) job: Job,
     row: Option<RunRow>,
-    /// When the reads began, by the monotonic clock.
-    pub(crate) at: Duration,
+    /// Started before the reads.
+    pub(crate) age: Stopwatch,
 }
 
 /// What came of begin.
@@ -47,7 +48,7 @@ enum Written {
 
 /// Reads job and row and decides; performs what needs no call.
 pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Look> {
-    let at = context.clock.monotonic();
+    let age = Stopwatch::start(&*context.clock);
     let id = message.run_id();
     let keys = [message.job_key.clone()];
     let (mut jobs, row) = tokio::try_join!(context.ports.jobs.get_many(&keys), context.ports.runs.get(&id))?;
@@ -75,7 +76,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
             return Ok(match apply(row.as_ref(), &message.facts(), &Event::Begin(begin), now, "") {
-                Transition::Write(_) => Look::Run(Box::new(Screened { job, row, at })),
+                Transition::Write(_) => Look::Run(Box::new(Screened { job, row, age })),
                 Transition::LookLater { at } => Look::Do(look_later(context, at)),
                 Transition::Refused(status) => Look::Do(refused(context, row.as_ref(), status)),
             });

@@ -100,7 +100,7 @@ async fn work(
     let mut screened = screen(context, held, message, &mut stop).await?;
     let _slot = permit(context, &mut stop).await?;
     let mut permit_at = context.clock.monotonic();
-    if permit_at.saturating_sub(screened.at) > SCREEN_VALID {
+    if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, &mut stop).await?;
     }
     let token = random_token();

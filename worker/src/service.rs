@@ -9,6 +9,7 @@ use crate::settings::WorkSettings;
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::ports::{BATCH, Gateway, Ports};
 use punctual_core::priority::Priority;
+use punctual_core::process::keep_time;
 use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
@@ -72,7 +73,10 @@ pub async fn run(
     let mut watcher = JoinSet::new();
     watcher.spawn({
         let context = context.clone();
-        async move { clock::watch(&context).await }
+        async move {
+            let watch = clock::watch(&*context.clock, &context.metrics);
+            tokio::join!(watch, keep_time(&*context.clock, &*context.ports.control));
+        }
     });
     let mut deleter = JoinSet::new();
     deleter.spawn(Hands::delete_gathered(queue, deletes));

@@ -73,6 +73,23 @@ pub struct Reading {
     pub latest: DateTime<Utc>,
 }
 
+impl Reading {
+    /// The middle. It stays where it is while both bounds get looser.
+    pub fn middle(&self) -> DateTime<Utc> {
+        self.earliest + (self.latest - self.earliest) / 2
+    }
+
+    /// How far the store's time may be from the middle.
+    pub fn exact_to(&self) -> Duration {
+        ((self.latest - self.earliest) / 2).to_std().unwrap_or_default()
+    }
+
+    /// Time until the middle is a whole second: an answer given then tells the two halves apart.
+    pub fn until_best_asked(&self) -> Duration {
+        Duration::from_nanos(u64::from(1_000_000_000 - self.middle().timestamp_subsec_nanos().min(999_999_999)))
+    }
+}
+
 /// What is known of the store's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anchor {

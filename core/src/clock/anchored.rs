@@ -6,8 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The largest offset of a host's clock from the store's at which it may write or fire. Whoever waits for another host
-/// to stop allows for it.
+/// The largest offset of a host's wall clock from the store's at which the host may write or fire. Now does not depend on
+/// that clock; one so wrong says that something else on the host may be, and AWS soon refuses its signatures.
 pub const MOST_OFFSET: TimeDelta = TimeDelta::seconds(30);
 
 /// How a clock stands to the store's time.
@@ -73,16 +73,6 @@ impl AnchoredClock {
         let received = self.host.boottime();
         self.anchor.lock().unwrap_or_else(PoisonError::into_inner).hear(&Sample { sent, received, date });
     }
-
-    /// How exact what is known of the store's time is: half of what lies between its bounds. None before the first answer.
-    pub fn exact_to(&self) -> Option<Duration> {
-        self.reading().map(|reading| (reading.latest - reading.earliest).to_std().unwrap_or_default() / 2)
-    }
-
-    fn reading(&self) -> Option<Reading> {
-        let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
-        anchor.read(self.host.boottime())
-    }
 }
 
 impl Clock for AnchoredClock {
@@ -102,10 +92,14 @@ impl Clock for AnchoredClock {
         self.host.wall()
     }
 
+    fn reading(&self) -> Option<Reading> {
+        let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        anchor.read(self.host.boottime())
+    }
+
     fn standing(&self) -> Standing {
-        let Some(Reading { earliest, latest }) = self.reading() else { return Standing::Unanchored };
-        // The middle stays where it is while both bounds get looser.
-        let offset = self.host.wall() - (earliest + (latest - earliest) / 2);
+        let Some(reading) = self.reading() else { return Standing::Unanchored };
+        let offset = self.host.wall() - reading.middle();
         if offset.abs() > MOST_OFFSET { Standing::Off { offset } } else { Standing::Anchored { offset } }
     }
 }
