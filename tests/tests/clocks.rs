@@ -107,6 +107,17 @@ async fn a_process_that_has_nothing_to_do_soon_knows_the_time_to_hundredths_and_
     assert!(questions <= 24 * 60 * 5, "{questions} questions a day");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_a_moment_early_waits_in_hand_and_runs_when_it_is_due() {
+    let mut town = town().await;
+    town.start_worker("w");
+    tokio::time::sleep((at(DUE_AT) - TimeDelta::milliseconds(300) - town.clock.now()).to_std().expect("to come")).await;
+    town.send(&[town.message("c-1/bill", at(DUE_AT))]).await;
+    assert!(town.until(5, is_done).await);
+    let late = sent_at(&town.world).expect("it was sent") - at(DUE_AT);
+    assert!((TimeDelta::zero()..TimeDelta::milliseconds(50)).contains(&late), "{late} late");
+}
+
 // The negative control of the anchor.
 #[tokio::test(start_paused = true)]
 async fn without_the_anchor_a_clock_ahead_makes_the_run_early() {

@@ -141,6 +141,7 @@ async fn screen(
         let looked = look(context, message).await;
         match insist(context, held, stop, looked).await? {
             Some(Look::Run(screened)) => return Ok(screened),
+            Some(Look::Soon(wait)) => pause(stop, wait).await,
             Some(Look::Do(step)) => return Err(step),
             None => {
                 pause(stop, (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF)).await;
