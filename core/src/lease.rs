@@ -78,9 +78,9 @@ impl Default for LeaseTimes {
 }
 
 impl LeaseTimes {
-    /// Until when a lease is trusted whose renewal (or take) began at `started`.
-    pub fn trusted_until(&self, started: Duration) -> Duration {
-        started + self.lease.saturating_sub(self.margin)
+    /// For how long a lease is trusted, from the start of its renewal or take on.
+    pub fn trusted_for(&self) -> Duration {
+        self.lease.saturating_sub(self.margin)
     }
 
     /// Whether a shard loop that last got somewhere at `last_progress` has earned a renewal at `now`.
@@ -334,7 +334,7 @@ mod tests {
     fn a_holder_stops_trusting_before_anyone_may_take_over() {
         let times = LeaseTimes::default();
         // Whoever saw the renewal saw it after its start.
-        assert!(times.trusted_until(S(50)) < S(50) + times.lease);
+        assert!(times.trusted_for() < times.lease);
         assert!(times.check().is_ok());
         assert!(LeaseTimes { renew_every: S(5), ..times }.check().unwrap_err().contains("too long"));
     }

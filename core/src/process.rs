@@ -1,7 +1,11 @@
-//! What every process of Punctual does at its edges: logs, ids, the signal to stop, and how it ends.
+//! What every process of Punctual does at its edges: logs, ids, the time, the signal to stop, and how it ends.
 
+use crate::clock::{Clock, Standing};
+use crate::ports::Control;
+use chrono::TimeDelta;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// All went well.
@@ -58,6 +62,73 @@ pub fn random_token() -> String {
 /// An id for one process start: what it is, and a random part that no other start shares.
 pub fn process_id(kind: &str) -> String {
     format!("{kind}-{:08x}", rand::random::<u32>())
+}
+
+/// Tells people when work stops because the host's clock is off, and when it goes on: once each.
+pub struct ClockWatch {
+    what_stops: &'static str,
+    told: bool,
+}
+
+impl ClockWatch {
+    /// A watch that says what stops.
+    pub fn new(what_stops: &'static str) -> Self {
+        ClockWatch { what_stops, told: false }
+    }
+
+    /// Looks at the clock; returns the host's offset, if the store's time is known.
+    pub fn look(&mut self, clock: &dyn Clock) -> Option<TimeDelta> {
+        match clock.check() {
+            Err(off) if !self.told => tracing::error!(%off, "{}", self.what_stops),
+            Ok(()) if self.told => tracing::info!("the host's clock is right: work goes on"),
+            _ => {}
+        }
+        self.told = clock.check().is_err();
+        match clock.standing() {
+            Standing::Anchored { offset } | Standing::Off { offset } => Some(offset),
+            Standing::Unanchored => None,
+        }
+    }
+}
+
+/// The store is asked once a second until its time is known as exactly as this, or no better: the answers' way takes time.
+const EXACT_ENOUGH: Duration = Duration::from_millis(10);
+/// Answers in a row that told nothing new: more questions tell no more.
+const ENOUGH: u32 = 3;
+/// Then this long not at all; what is known gets looser by 30 ms meanwhile. Whole seconds.
+const ASK_EVERY: Duration = Duration::from_secs(60);
+/// The same while nothing may be written or fired by the clock.
+const ASK_EVERY_WHEN_OFF: Duration = Duration::from_secs(5);
+
+/// Asks the store for its time, for ever, each time at the moment whose answer halves what is unknown. So a few seconds
+/// after its start a process knows the time to its round trip, and one that has nothing to do keeps knowing it. What the
+/// answers say is heard by `clock`, not here.
+pub async fn keep_time(clock: &dyn Clock, control: &dyn Control) {
+    let mut told_nothing = 0;
+    loop {
+        let before = clock.reading().map(|reading| reading.exact_to());
+        if before.is_none() && clock.standing() != Standing::Unanchored {
+            // A clock that is itself the time of its world needs no answers.
+            return std::future::pending().await;
+        }
+        if let Err(error) = control.shards().await {
+            tracing::debug!(class = error.class(), %error, "the store could not be asked for its time");
+        }
+        let after = clock.reading();
+        let exact_to = after.map(|reading| reading.exact_to());
+        let improved = exact_to.is_some_and(|now| before.is_none_or(|before| now * 10 < before * 9));
+        told_nothing = if improved { 0 } else { told_nothing + 1 };
+        let is_enough = told_nothing == ENOUGH || exact_to.is_none_or(|now| now <= EXACT_ENOUGH);
+        let pause = match (is_enough, clock.check()) {
+            (false, _) => Duration::ZERO,
+            (true, Ok(())) => ASK_EVERY,
+            (true, Err(_)) => ASK_EVERY_WHEN_OFF,
+        };
+        if is_enough {
+            told_nothing = 0;
+        }
+        tokio::time::sleep(pause + after.map(|reading| reading.until_best_asked()).unwrap_or_default()).await;
+    }
 }
 
 /// Waits for SIGTERM or SIGINT.

@@ -57,7 +57,7 @@ pub enum Command {
     /// Say what jobs cost in a month, by step. Needs no server.
     #[command(after_help = COST_EXAMPLES)]
     Cost(Box<CostArgs>),
-    /// Say which zone rules are in use, and where they come from.
+    /// Say which zone rules are in use and where they come from, and how this host's clock stands to the store's.
     Doctor,
 }
 

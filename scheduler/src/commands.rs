@@ -1,30 +1,30 @@
 //! What each word of the `punctual` command does.
 
 mod change;
+mod operate;
 
 use crate::cli::{
-    AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, GrowArgs, ImportArgs, JobsCommand, NextArgs,
-    RewindArgs, RunsCommand, RunsListArgs, SetupArgs, ShardsCommand, StatusArgs,
+    AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, ImportArgs, JobsCommand, NextArgs, RunsCommand,
+    RunsListArgs, SetupArgs, ShardsCommand,
 };
 use crate::cost::{self, Fleet, Uniform};
 use crate::dispatch::{DispatchSettings, service};
 use crate::next::{self, Format};
 use crate::operations::{Created, create_job};
-use crate::operator::{self, OperatorError};
-use crate::status::Status;
 use crate::timetable::{Problem, window};
 use crate::{doctor, import, listing};
+use chrono::{DateTime, Utc};
 use punctual_core::aws::{Aws, Names, connect, schema};
-use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::clock::{AnchoredClock, Clock, SystemClock};
 use punctual_core::cost::{Load, Prices};
-use punctual_core::due::{AUDIT_HORIZON, Layout, Minute, SETTLE, ShardId, Shards};
+use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{Change, Job, JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
-use punctual_core::process::{print_line, process_id, stop_signal};
+use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
-use punctual_core::schedule::{parse_instant, parse_interval, parse_moment};
+use punctual_core::schedule::{parse_interval, parse_moment};
 use punctual_core::zone::{Tz, Zones};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -79,14 +79,14 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Jobs(JobsCommand::Cancel(args)) => change::change(names, args, Change::Cancel, zones()?).await,
         Command::Jobs(JobsCommand::Release(args)) => change::change(names, args, Change::Release, zones()?).await,
         Command::Jobs(JobsCommand::Run(args)) => change::run_now(names, args).await,
-        Command::Status(args) => show_status(names, &args).await,
-        Command::Cursors(CursorsCommand::Rewind(args)) => rewind(names, args).await,
-        Command::Shards(ShardsCommand::Release { shard }) => release_shard(names, shard).await,
-        Command::Shards(ShardsCommand::Grow(args)) => grow_shards(names, &args).await,
+        Command::Status(args) => operate::show_status(names, &args).await,
+        Command::Cursors(CursorsCommand::Rewind(args)) => operate::rewind(names, args).await,
+        Command::Shards(ShardsCommand::Release { shard }) => operate::release_shard(names, shard).await,
+        Command::Shards(ShardsCommand::Grow(args)) => operate::grow_shards(names, &args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
         Command::Next(args) => show_next(&args, &zones()?),
         Command::Cost(args) => show_cost(&args, &zones()?),
-        Command::Doctor => print(doctor::report(&zones()?)),
+        Command::Doctor => print(doctor::report(&zones()?, &doctor::ask_store(names).await)),
     }
 }
 
@@ -99,6 +99,28 @@ async fn layout_of(ports: &Ports) -> Result<Layout, CommandError> {
     layout.ok_or_else(|| failed("the store was never set up: run `punctual setup`"))
 }
 
+/// The store that jobs are written to, asked before anything is read that counts from now: its answer is what sets the
+/// clock.
+struct Store {
+    aws: Aws,
+    ports: Ports,
+    shards: Shards,
+}
+
+impl Store {
+    async fn open(names: Names) -> Result<Self, CommandError> {
+        let aws = open(names).await?;
+        let ports = aws.ports();
+        let shards = shards_of(&ports).await?;
+        Ok(Store { aws, ports, shards })
+    }
+
+    /// The store's time; this host's where there is no store, for what is wrong whatever the time.
+    fn now(store: &Result<Self, CommandError>) -> DateTime<Utc> {
+        store.as_ref().map_or_else(|_| SystemClock::new().now(), |store| store.aws.clock.now())
+    }
+}
+
 async fn shards_of(ports: &Ports) -> Result<Shards, CommandError> {
     layout_of(ports).await.map(|layout| layout.write)
 }
@@ -108,7 +130,7 @@ async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
     let made = schema::setup(&aws).await.map_err(failed)?;
     let ports = aws.ports();
     let wanted = Shards { urgent: args.urgent_shards, standard: args.standard_shards };
-    let shards = init_shards(&ports, wanted).await?;
+    let shards = init_shards(&ports, &aws.clock, wanted).await?;
     match made.as_slice() {
         [] => print("everything is there already")?,
         made => print(format_args!("made {}", made.join(", ")))?,
@@ -122,10 +144,11 @@ async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
 
 /// Writes the cursors of all shards, and then the counts by which dispatch finds them: a setup that ends in between
 /// leaves no shard without a cursor. Returns the counts that hold: those of the first setup.
-async fn init_shards(ports: &Ports, wanted: Shards) -> Result<Shards, CommandError> {
-    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
-    let cursor = Minute::of(SystemClock::new().now() - SETTLE);
+async fn init_shards(ports: &Ports, clock: &AnchoredClock, wanted: Shards) -> Result<Shards, CommandError> {
     let mut shards = ports.control.shards().await.map_err(failed)?.unwrap_or(wanted);
+    clock.check().map_err(failed)?;
+    // Nothing can be due before the store exists, so reading starts here and not at the horizon.
+    let cursor = Minute::of(clock.now() - SETTLE);
     loop {
         for shard in shards.all() {
             ports.leases.init(&LeaseId::Shard(shard), cursor).await.map_err(failed)?;
@@ -153,6 +176,7 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
     let ports = aws.ports();
     let layout = layout_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
+    aws.clock.check().map_err(failed)?;
     // The version shows in `punctual status`, beside the shards that this copy holds.
     let id = format!("{}+{}", process_id(&args.id), env!("CARGO_PKG_VERSION"));
     tracing::info!(scheduler.id = id, ?settings, ?layout, ?zones, "dispatch starts");
@@ -161,58 +185,20 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(ports, Arc::new(SystemClock::new()), layout, Arc::new(zones), settings, id, stop).await;
+    let control = ports.control.clone();
+    let dispatch = service::run(ports, aws.clock.clone(), layout, Arc::new(zones), settings, id, stop);
+    tokio::select! {
+        () = dispatch => {}
+        () = keep_time(&*aws.clock, &*control) => {}
+    }
     Ok(())
 }
 
-async fn show_status(names: Names, args: &StatusArgs) -> Result<(), CommandError> {
-    let ports = open(names).await?.ports();
-    let layout = layout_of(&ports).await?;
-    let status = Status::read(&ports, layout, SystemClock::new().now()).await.map_err(failed)?;
-    if args.json { print(status.json()) } else { print(status.table()) }
-}
-
-async fn rewind(names: Names, args: RewindArgs) -> Result<(), CommandError> {
-    let to = parse_instant(&args.to).map_err(|error| bad(format!("--to: {error}")))?;
-    let now = SystemClock::new().now();
-    if to > now || to < now - AUDIT_HORIZON {
-        return Err(bad("--to must lie within the last fourteen days: queues keep no message longer"));
-    }
-    let ports = open(names).await?.ports();
-    let rewound = operator::rewind(&*ports.leases, Minute::of(to), args.shard, &process_id(&user())).await;
-    let rewound = rewound.map_err(in_operation)?;
-    print(format_args!("{} shards are read again from {}", rewound.len(), listing::instant(Minute::of(to).start())))
-}
-
-async fn release_shard(names: Names, shard: ShardId) -> Result<(), CommandError> {
-    let ports = open(names).await?.ports();
-    operator::release(&*ports.leases, shard, &process_id(&user())).await.map_err(in_operation)?;
-    print(format_args!("shard {shard} is free"))
-}
-
-async fn grow_shards(names: Names, args: &GrowArgs) -> Result<(), CommandError> {
-    let ports = open(names).await?.ports();
-    let Shards { urgent, standard } = layout_of(&ports).await?.read;
-    let to = Shards { urgent: args.urgent.unwrap_or(urgent), standard: args.standard.unwrap_or(standard) };
-    let layout = operator::grow(&ports, &SystemClock::new(), to).await.map_err(in_operation)?;
-    print(format_args!(
-        "{} urgent and {} standard shards are read and written",
-        layout.write.urgent, layout.write.standard
-    ))
-}
-
-fn in_operation(error: OperatorError) -> CommandError {
-    match error {
-        OperatorError::Refused(_) => bad(error),
-        OperatorError::Store(_) => failed(error),
-    }
-}
-
 async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandError> {
-    let clock = SystemClock::new();
     let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
-    let timetable =
-        args.runs.read(&args.clock, &args.schedule, key.as_str(), clock.now(), &zones).map_err(in_option)?;
+    let store = Store::open(names).await;
+    let now = Store::now(&store);
+    let timetable = args.runs.read(&args.clock, &args.schedule, key.as_str(), now, &zones).map_err(in_option)?;
     let spec = JobSpec {
         key,
         name: args.name,
@@ -227,11 +213,10 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
     };
     spec.check().map_err(bad)?;
     warn(std::slice::from_ref(&spec));
-    let ports = open(names).await?.ports();
-    let shards = shards_of(&ports).await?;
+    let Store { aws, ports, shards } = store?;
     let world = Timetable { shards: &shards, zones: &zones };
     let key = spec.key.clone();
-    match create_job(&*ports.jobs, &clock, &world, spec, &user()).await.map_err(failed)? {
+    match create_job(&*ports.jobs, &*aws.clock, &world, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
             let (schedule, due) = (&job.spec.schedule, due_next(&job, &zones).unwrap_or_default());
             print(format_args!("job {key} made ({schedule}); its first run is due at {due}"))
@@ -355,18 +340,18 @@ async fn import_file(names: Names, args: ImportArgs, zones: Zones) -> Result<(),
     JobKey::new(&args.tenant, "x").map_err(bad)?;
     let name = args.file.display().to_string();
     let file = std::fs::File::open(&args.file).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
-    let clock = SystemClock::new();
-    let specs = import::read_jobs(&name, file, &args.tenant, clock.now(), &zones).map_err(CommandError::BadInput)?;
+    let store = Store::open(names).await;
+    let now = Store::now(&store);
+    let specs = import::read_jobs(&name, file, &args.tenant, now, &zones).map_err(CommandError::BadInput)?;
     warn(&specs);
-    let ports = open(names).await?.ports();
-    let shards = shards_of(&ports).await?;
+    let Store { aws, ports, shards } = store?;
     let world = Timetable { shards: &shards, zones: &zones };
     let bar = if std::io::stderr().is_terminal() {
         indicatif::ProgressBar::new(specs.len() as u64)
     } else {
         indicatif::ProgressBar::hidden()
     };
-    let report = import::import(&*ports.jobs, &clock, &world, specs, &user(), || bar.inc(1)).await;
+    let report = import::import(&*ports.jobs, &*aws.clock, &world, specs, &user(), || bar.inc(1)).await;
     bar.finish_and_clear();
     let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
     for key in report.over.iter().take(KEYS_SHOWN) {

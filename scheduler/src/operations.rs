@@ -9,7 +9,7 @@ pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
 
 use chrono::{DateTime, Utc};
-use punctual_core::clock::{Clock, Stopwatch};
+use punctual_core::clock::{Clock, ClockOff, Stopwatch};
 use punctual_core::due::{DueBucket, Minute, SETTLE};
 use punctual_core::error::PortError;
 use punctual_core::job::{
@@ -46,6 +46,9 @@ pub enum OperationError {
     /// The store failed.
     #[error("job {0}: {1}")]
     Store(String, PortError),
+    /// Nothing may be written by this host's clock.
+    #[error("job {0}: {1}")]
+    Clock(String, ClockOff),
 }
 
 /// What came of making a job.
@@ -65,7 +68,7 @@ pub enum Created {
 /// anchor of its interval follows from the time of making: the first one stays. Over a cancelled job it is made again.
 ///
 /// # Errors
-/// When the specification is refused, or the store still fails after several tries.
+/// When the specification or the clock is refused, or the store still fails after several tries.
 pub async fn create_job(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
@@ -122,6 +125,7 @@ async fn make(
     by: &str,
 ) -> Result<Made, OperationError> {
     let store = |error| OperationError::Store(spec.key.to_string(), error);
+    clock.check().map_err(|off| OperationError::Clock(spec.key.to_string(), off))?;
     let watch = Stopwatch::start(clock);
     let job = match Job::create(spec.clone(), watch.started_at, world, None, random_token(), by) {
         Ok(job) => job,

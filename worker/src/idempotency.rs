@@ -1,8 +1,9 @@
 //! Step 6, *idempotency*: screen, then begin: the conditional write that makes a run this worker's own.
 
 use crate::pipeline::{Context, Step};
+use punctual_core::clock::Stopwatch;
 use punctual_core::error::PortError;
-use punctual_core::idempotency::{Screen, screen};
+use punctual_core::idempotency::{PutBack, Screen, screen};
 use punctual_core::job::Job;
 use punctual_core::message::Message;
 use punctual_core::ports::{JobRead, PortResult, Put};
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 /// A job that this version cannot read may be readable to the next: its messages wait for that.
 const UNREADABLE_JOB_WAIT: Duration = Duration::from_secs(60);
+/// What is due within this is kept in hand until then: SQS hides for whole seconds only, and whoever sent the message may
+/// know the store's time a little better than this process.
+const SOON: Duration = Duration::from_secs(1);
 /// Tries of one write whose answer was lost. The row is marked, so that a second try finds out what the first one did.
 const WRITE_TRIES: u32 = 4;
 const WRITE_PAUSE: Duration = Duration::from_millis(50);
@@ -20,6 +24,8 @@ const WRITE_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) enum Look {
     /// Fit to run.
     Run(Box<Screened>),
+    /// Due this soon: not worth putting back, look again then.
+    Soon(Duration),
     /// Nothing to call: do this.
     Do(Step),
 }
@@ -28,8 +34,8 @@ pub(crate) enum Look {
 pub(crate) struct Screened {
     pub(crate) job: Job,
     row: Option<RunRow>,
-    /// When the reads began, by the monotonic clock.
-    pub(crate) at: Duration,
+    /// Started before the reads.
+    pub(crate) age: Stopwatch,
 }
 
 /// What came of begin.
@@ -47,7 +53,7 @@ enum Written {
 
 /// Reads job and row and decides; performs what needs no call.
 pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Look> {
-    let at = context.clock.monotonic();
+    let age = Stopwatch::start(&*context.clock);
     let id = message.run_id();
     let keys = [message.job_key.clone()];
     let (mut jobs, row) = tokio::try_join!(context.ports.jobs.get_many(&keys), context.ports.runs.get(&id))?;
@@ -75,7 +81,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
             return Ok(match apply(row.as_ref(), &message.facts(), &Event::Begin(begin), now, "") {
-                Transition::Write(_) => Look::Run(Box::new(Screened { job, row, at })),
+                Transition::Write(_) => Look::Run(Box::new(Screened { job, row, age })),
                 Transition::LookLater { at } => Look::Do(look_later(context, at)),
                 Transition::Refused(status) => Look::Do(refused(context, row.as_ref(), status)),
             });
@@ -83,6 +89,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
         (Screen::Run, None) => return Ok(Look::Do(Step::Letter { reason: "its job does not exist".into() })),
         (Screen::Void { void_gen, reason }, _) => Event::Void { void_gen, reason, takeover_grace },
         (Screen::Skip(reason), _) => Event::Skip { reason, range: None, by: SkippedBy::Worker, takeover_grace },
+        (Screen::PutBack { wait, why: PutBack::NotDue, .. }, _) if wait <= SOON => return Ok(Look::Soon(wait)),
         (Screen::PutBack { wait, why, grows }, _) => {
             context.metrics.put_back(why);
             return Ok(Look::Do(Step::PutBack { wait, why: why.as_str(), grows }));

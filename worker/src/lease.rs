@@ -5,14 +5,14 @@
 //! means that the message comes again and finds its row.
 
 use futures::future::join_all;
-use punctual_core::clock::Clock;
+use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
 use punctual_core::lease::extension;
 use punctual_core::ports::{BATCH, Delivery, RunQueue};
 use punctual_core::priority::Priority;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -25,14 +25,15 @@ const DELETE_GATHERING: Duration = Duration::from_millis(20);
 pub struct Held {
     /// The delivery.
     pub delivery: Delivery,
-    received: Duration,
-    extended_ms: AtomicU64,
+    received: Stopwatch,
+    trust: Mutex<Trust>,
     is_lost: AtomicBool,
 }
 
 impl Held {
-    fn extended(&self) -> Duration {
-        Duration::from_millis(self.extended_ms.load(Ordering::Acquire))
+    /// Trust from the receipt or the last extension on.
+    fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,16 +65,16 @@ impl Hands {
     }
 
     /// Takes a message that a receive begun at `asked` brought: its invisibility began then or later.
-    pub fn take(&self, delivery: Delivery, asked: Duration) -> Arc<Held> {
-        let extended_ms = AtomicU64::new(asked.as_millis() as u64);
-        let held = Arc::new(Held { delivery, received: asked, extended_ms, is_lost: AtomicBool::new(false) });
+    pub fn take(&self, delivery: Delivery, asked: Stopwatch) -> Arc<Held> {
+        let trust = Mutex::new(Trust { since: asked, lasts: self.trust });
+        let held = Arc::new(Held { delivery, received: asked, trust, is_lost: AtomicBool::new(false) });
         self.lock().insert(held.delivery.receipt.clone(), held.clone());
         held
     }
 
     /// Whether a call for this message may still be started.
     pub fn trusts(&self, held: &Held) -> bool {
-        !held.is_lost.load(Ordering::Acquire) && self.clock.monotonic() < held.extended() + self.trust
+        !held.is_lost.load(Ordering::Acquire) && !held.trust().is_over(&*self.clock)
     }
 
     /// Lets go of a message without touching it: it is somebody else's, or comes back by itself.
@@ -92,7 +93,7 @@ impl Hands {
     pub async fn hide(&self, held: &Held, wait: Duration) {
         self.let_go(held);
         let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-        let longest = extension(held.received, self.clock.monotonic(), wait).unwrap_or_default();
+        let longest = self.extension(held, wait).unwrap_or_default();
         let receipt = (held.delivery.receipt.clone(), longest);
         match self.queue.extend(held.delivery.priority, &[receipt]).await.map(|mut results| results.pop()) {
             Ok(Some(Ok(()))) => {}
@@ -123,9 +124,9 @@ impl Hands {
     pub async fn keep(&self) {
         loop {
             tokio::time::sleep(self.heartbeat / 4).await;
-            let now = self.clock.monotonic();
-            let is_due =
-                |held: &&Arc<Held>| !held.is_lost.load(Ordering::Acquire) && now >= held.extended() + self.heartbeat;
+            let is_due = |held: &&Arc<Held>| {
+                !held.is_lost.load(Ordering::Acquire) && held.trust().since.elapsed(&*self.clock) >= self.heartbeat
+            };
             let due: Vec<Arc<Held>> = self.lock().values().filter(is_due).cloned().collect();
             let batches = Priority::ALL.into_iter().flat_map(|priority| {
                 let of_one = due.iter().filter(move |held| held.delivery.priority == priority);
@@ -137,12 +138,17 @@ impl Hands {
         }
     }
 
+    /// For how long from now a message may be hidden, if `wanted`; none when its time in hand is used up.
+    fn extension(&self, held: &Held, wanted: Duration) -> Option<Duration> {
+        extension(Duration::ZERO, held.received.elapsed(&*self.clock), wanted)
+    }
+
     async fn extend(&self, priority: Priority, batch: &[Arc<Held>]) {
-        let started = self.clock.monotonic();
+        let started = Stopwatch::start(&*self.clock);
         let mut entries = Vec::with_capacity(batch.len());
         let mut extended = Vec::with_capacity(batch.len());
         for held in batch {
-            match extension(held.received, started, self.visibility) {
+            match self.extension(held, self.visibility) {
                 Some(visibility) => {
                     entries.push((held.delivery.receipt.clone(), visibility));
                     extended.push(held);
@@ -157,7 +163,7 @@ impl Hands {
             Ok(results) => {
                 for (held, result) in extended.into_iter().zip(results) {
                     match result {
-                        Ok(()) => held.extended_ms.store(started.as_millis() as u64, Ordering::Release),
+                        Ok(()) => held.trust().since = started,
                         // The receipt is not ours any more.
                         Err(PortError::Permanent(_)) => held.is_lost.store(true, Ordering::Release),
                         Err(_) => {}

@@ -3,6 +3,7 @@
 //! A message goes five of the nine steps here, one module each: [`lease`], `idempotency`, [`rate`], [`deliver`],
 //! `record`; `pipeline` is the way through them, [`service`] the loops around it.
 
+mod clock;
 pub mod deliver;
 mod idempotency;
 pub mod lease;
@@ -15,7 +16,6 @@ pub mod settings;
 
 use clap::Parser;
 use punctual_core::aws::{Names, connect};
-use punctual_core::clock::SystemClock;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
 use punctual_core::zone::Zones;
 use service::Ended;
@@ -64,5 +64,5 @@ async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> R
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    Ok(service::run(ports, gateway, Arc::new(SystemClock::new()), Arc::new(zones), settings, id, stop).await)
+    Ok(service::run(ports, gateway, aws.clock, Arc::new(zones), settings, id, stop).await)
 }

@@ -1,6 +1,6 @@
 //! What a worker counts.
 
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use punctual_core::idempotency::PutBack;
 use punctual_core::retry::OutcomeClass;
 use punctual_core::run::RunStatus;
@@ -15,6 +15,7 @@ pub(crate) struct Metrics {
     pub(crate) start_lag: Histogram,
     pub(crate) attempt_duration: Histogram,
     pub(crate) limiter_wait: Histogram,
+    pub(crate) clock_offset: Gauge,
     delivered: Counter,
 }
 
@@ -29,6 +30,7 @@ impl Metrics {
             start_lag: histogram!("punctual_start_lag_seconds"),
             attempt_duration: histogram!("punctual_attempt_duration_seconds"),
             limiter_wait: histogram!("punctual_limiter_wait_seconds"),
+            clock_offset: gauge!("punctual_clock_offset_seconds"),
             delivered: counter!("punctual_attempts_total", "outcome" => OutcomeClass::Delivered.as_str()),
         }
     }

@@ -55,7 +55,7 @@ pub(crate) enum Step {
     Letter { reason: String },
     /// Hide it for this long, longer with each delivery if it `grows`.
     PutBack { wait: Duration, why: &'static str, grows: bool },
-    /// Give it back at once: the worker stops.
+    /// Give it back at once: the worker stops, or its clock is off.
     GiveBack,
     /// It is another worker's by now: touch nothing.
     Fenced,
@@ -100,14 +100,12 @@ async fn work(
     let mut screened = screen(context, held, message, &mut stop).await?;
     let _slot = permit(context, &mut stop).await?;
     let mut permit_at = context.clock.monotonic();
-    if permit_at.saturating_sub(screened.at) > SCREEN_VALID {
+    if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, &mut stop).await?;
     }
     let token = random_token();
     let begun = loop {
-        if *stop.borrow() {
-            return Err(Step::GiveBack);
-        }
+        may_go_on(context, &stop)?;
         if !context.hands.trusts(held) {
             return Err(Step::Fenced);
         }
@@ -139,12 +137,11 @@ async fn screen(
 ) -> Result<Box<Screened>, Step> {
     let mut failures = 0;
     loop {
-        if *stop.borrow() {
-            return Err(Step::GiveBack);
-        }
+        may_go_on(context, stop)?;
         let looked = look(context, message).await;
         match insist(context, held, stop, looked).await? {
             Some(Look::Run(screened)) => return Ok(screened),
+            Some(Look::Soon(wait)) => pause(stop, wait).await,
             Some(Look::Do(step)) => return Err(step),
             None => {
                 pause(stop, (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF)).await;
@@ -152,6 +149,11 @@ async fn screen(
             }
         }
     }
+}
+
+/// Whether anything may still be written or begun for a message: not while the worker stops, nor while its clock is off.
+fn may_go_on(context: &Context, stop: &watch::Receiver<bool>) -> Result<(), Step> {
+    if *stop.borrow() || context.clock.check().is_err() { Err(Step::GiveBack) } else { Ok(()) }
 }
 
 /// The answer of a call to the store; none when it failed and is to be made again.
@@ -179,7 +181,8 @@ async fn insist<T>(
     }
 }
 
-async fn pause(stop: &mut watch::Receiver<bool>, wait: Duration) {
+/// Waits, or less if the worker is told to stop.
+pub(crate) async fn pause(stop: &mut watch::Receiver<bool>, wait: Duration) {
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = tokio::time::sleep(wait) => {}
@@ -202,8 +205,8 @@ async fn permit<'a>(context: &'a Context, stop: &mut watch::Receiver<bool>) -> R
     }
 }
 
-/// The call itself, inside its time and inside its row's lease. After begin nothing but a lost lease keeps it from going
-/// out.
+/// The call itself, inside its time and inside its row's lease. After begin nothing but a lost lease or a clock gone
+/// wrong keeps it from going out.
 async fn call(context: &Context, held: &Held, message: &Message, screened: &Screened, begun: &RunRow) -> Outcome {
     let now = context.clock.now();
     if begun.attempt == 1 {
@@ -213,6 +216,9 @@ async fn call(context: &Context, held: &Held, message: &Message, screened: &Scre
     let time = context.settings.attempt_timeout.min(leased.saturating_sub(RECORD_MARGIN));
     if !context.hands.trusts(held) || time.is_zero() {
         return Outcome::Temporary { reason: "its lease was lost before the call".into(), retry_after: None };
+    }
+    if let Err(off) = context.clock.check() {
+        return Outcome::Temporary { reason: off.to_string(), retry_after: None };
     }
     let request = SmsRequest { reference: message.run_id(), payload: screened.job.spec.payload.clone() };
     let answer = tokio::time::timeout(time, context.gateway.send(&request)).await;

@@ -1,13 +1,15 @@
 //! One worker: a receiving loop per priority, heartbeats, and an orderly stop.
 
+use crate::clock;
 use crate::lease::Hands;
 use crate::metrics::Metrics;
-use crate::pipeline::{Context, handle};
+use crate::pipeline::{Context, handle, pause};
 use crate::rate::Permits;
 use crate::settings::WorkSettings;
-use punctual_core::clock::Clock;
+use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::ports::{BATCH, Gateway, Ports};
 use punctual_core::priority::Priority;
+use punctual_core::process::keep_time;
 use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use tokio::task::{JoinError, JoinSet};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
+/// Time until a worker whose clock was refused looks at it again.
+const CLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// Time for the last gives-back and deletes after the work has ended; what does not happen then comes back by itself.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
@@ -66,6 +70,14 @@ pub async fn run(
         let hands = hands.clone();
         async move { hands.keep().await }
     });
+    let mut watcher = JoinSet::new();
+    watcher.spawn({
+        let context = context.clone();
+        async move {
+            let watch = clock::watch(&*context.clock, &context.metrics);
+            tokio::join!(watch, keep_time(&*context.clock, &*context.ports.control));
+        }
+    });
     let mut deleter = JoinSet::new();
     deleter.spawn(Hands::delete_gathered(queue, deletes));
 
@@ -73,6 +85,7 @@ pub async fn run(
         () = stop => None,
         ended = receivers.join_next() => Some(("receiving", ended)),
         ended = keeper.join_next() => Some(("heartbeats", ended)),
+        ended = watcher.join_next() => Some(("the watch over the clock", ended)),
         ended = deleter.join_next() => Some(("deleting", ended)),
     };
     if let Some((what, ended)) = &broken {
@@ -86,6 +99,7 @@ pub async fn run(
         receivers.shutdown().await;
     }
     keeper.shutdown().await;
+    watcher.shutdown().await;
     let last_calls = async {
         hands.give_back_all().await;
         drop((context, hands));
@@ -112,7 +126,11 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
             _ = stop.wait_for(|stop| *stop) => break,
             permits = room_for_batch(&room) => permits,
         };
-        let asked = context.clock.monotonic();
+        if context.clock.check().is_err() {
+            pause(&mut stop, CLOCK_PAUSE).await;
+            continue;
+        }
+        let asked = Stopwatch::start(&*context.clock);
         let (poll, visibility) = (context.settings.poll, context.settings.visibility);
         // A receive that is cut off may have taken messages: it is always waited for.
         match context.ports.queue.receive(priority, permits.len(), poll, visibility).await {
@@ -135,10 +153,7 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
                 }
                 let wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
                 failures = (failures + 1).min(6);
-                tokio::select! {
-                    _ = stop.wait_for(|stop| *stop) => break,
-                    () = tokio::time::sleep(wait) => {}
-                }
+                pause(&mut stop, wait).await;
             }
         }
     }

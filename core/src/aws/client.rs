@@ -1,11 +1,13 @@
 //! How the AWS clients are made: one HTTP client, bounded times, quick back-off.
 
 use super::{Aws, Names};
+use crate::clock::AnchoredClock;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_smithy_http_client::Builder;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Tries of one call inside the SDK: a lost answer is worth one more look, the rest is the caller's slow-down.
@@ -32,7 +34,7 @@ pub enum ConnectError {
 }
 
 /// Prepares clients from the environment, as all AWS tools read it (`AWS_REGION`, credentials,
-/// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`).
+/// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`). Their clock is this host's, set right by the store's answers.
 ///
 /// # Errors
 /// When region or credentials are missing. Nothing is called yet.
@@ -45,7 +47,9 @@ pub async fn connect(names: Names) -> Result<Aws, ConnectError> {
     aws_sdk_dynamodb::config::ProvideCredentials::provide_credentials(&credentials)
         .await
         .map_err(|_| ConnectError::NoCredentials)?;
-    Ok(Aws { dynamodb: aws_sdk_dynamodb::Client::new(&config), sqs: aws_sdk_sqs::Client::new(&config), names })
+    let (dynamodb, sqs) =
+        (aws_sdk_dynamodb::config::Builder::from(&config), aws_sdk_sqs::config::Builder::from(&config));
+    Ok(Aws::new(dynamodb, sqs, names, Arc::new(AnchoredClock::of_this_host())))
 }
 
 /// What all clients share: one HTTP client for TLS and plain HTTP, bounded times, quick back-off. Whoever knows region,

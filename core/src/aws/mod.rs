@@ -15,9 +15,11 @@ mod run_item;
 mod runs;
 mod schedule_item;
 pub mod schema;
+mod store_time;
 
 pub use client::{ConnectError, config_loader, connect};
 
+use crate::clock::AnchoredClock;
 use crate::ports::{PortResult, Ports};
 use crate::priority::Priority;
 use std::sync::Arc;
@@ -72,7 +74,7 @@ impl Names {
     }
 }
 
-/// Connected clients and the names they use.
+/// Connected clients, the names they use, and the clock that the store's answers set.
 #[derive(Clone)]
 pub struct Aws {
     /// DynamoDB.
@@ -81,9 +83,27 @@ pub struct Aws {
     pub sqs: aws_sdk_sqs::Client,
     /// Tables and queues.
     pub names: Names,
+    /// Shows the store's time as soon as the store has answered a call. The process goes by this clock alone.
+    pub clock: Arc<AnchoredClock>,
 }
 
 impl Aws {
+    /// Clients made from these settings; what DynamoDB answers is heard by `clock`.
+    pub fn new(
+        dynamodb: aws_sdk_dynamodb::config::Builder,
+        sqs: aws_sdk_sqs::config::Builder,
+        names: Names,
+        clock: Arc<AnchoredClock>,
+    ) -> Self {
+        let dynamodb = dynamodb.interceptor(store_time::StoreTime::new(clock.clone())).build();
+        Aws {
+            dynamodb: aws_sdk_dynamodb::Client::from_conf(dynamodb),
+            sqs: aws_sdk_sqs::Client::from_conf(sqs.build()),
+            names,
+            clock,
+        }
+    }
+
     /// The ports on these clients.
     pub fn ports(&self) -> Ports {
         Ports {

@@ -6,6 +6,7 @@
 
 mod ports;
 
+use crate::clock::{AnchoredClock, Clock};
 use crate::error::PortError;
 use crate::ports::{Gateway, PortResult, Ports};
 use crate::retry::Outcome;
@@ -160,12 +161,27 @@ pub struct Faults {
     plan: FaultPlan,
     process: String,
     crashed: Arc<watch::Sender<bool>>,
+    time: Option<StoreTime>,
+}
+
+/// The store's time, and the clock of a process that reads it off the store's answers.
+#[derive(Clone)]
+struct StoreTime {
+    store: Arc<dyn Clock>,
+    host: Arc<AnchoredClock>,
 }
 
 impl Faults {
     /// Faults for the process of this name, after `plan`.
     pub fn new(plan: &FaultPlan, process: &str) -> Self {
-        Faults { plan: plan.clone(), process: process.to_owned(), crashed: Arc::new(watch::Sender::new(false)) }
+        let (process, crashed) = (process.to_owned(), Arc::new(watch::Sender::new(false)));
+        Faults { plan: plan.clone(), process, crashed, time: None }
+    }
+
+    /// Lets `host` hear what time it is by `store` with each of the store's answers, to the second, as DynamoDB tells it.
+    pub fn telling_time(mut self, store: Arc<dyn Clock>, host: Arc<AnchoredClock>) -> Self {
+        self.time = Some(StoreTime { store, host });
+        self
     }
 
     /// The ports, with faults.
@@ -251,9 +267,14 @@ impl Faults {
         if self.has_crashed() {
             return std::future::pending().await;
         }
+        let sent = self.time.as_ref().map(|time| time.host.boottime());
         let result = effect.await;
         if self.has_crashed() {
             return std::future::pending().await;
+        }
+        let is_store = !name.starts_with("queue.") && !name.starts_with("gateway.");
+        if let (Some(time), Some(sent), true) = (&self.time, sent, is_store) {
+            time.host.hear(sent, time.store.now());
         }
         result
     }

@@ -1,13 +1,13 @@
 //! Looking at jobs and changing them.
 
-use super::{CommandError, bad, due_next, failed, in_option, open, print, shards_of, user};
+use super::{CommandError, Store, bad, due_next, failed, in_option, open, print, shards_of, user};
 use crate::cli::{ChangeArgs, EditArgs, ListArgs, RunNowArgs, ShowArgs};
 use crate::listing;
 use crate::operations::{self, OperationError, Outcome, RunNow, change_job, edit_job, quarantined};
 use crate::timetable::given_or;
 use chrono::{DateTime, Utc};
 use punctual_core::aws::Names;
-use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::clock::Clock;
 use punctual_core::job::{Change, ChangeError, Job, JobKey, JobSpec, Timetable};
 use punctual_core::payload::SmsPayload;
 use punctual_core::ports::{JobRead, Ports};
@@ -61,21 +61,19 @@ pub(super) async fn show(names: Names, args: ShowArgs) -> Result<(), CommandErro
 
 pub(super) async fn change(names: Names, args: ChangeArgs, change: Change, zones: Zones) -> Result<(), CommandError> {
     let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
-    let ports = open(names).await?.ports();
-    let shards = shards_of(&ports).await?;
-    let (world, clock) = (Timetable { shards: &shards, zones: &zones }, SystemClock::new());
-    let outcome = change_job(&*ports.jobs, &clock, &world, &key, &change, args.if_version, &user()).await;
+    let Store { aws, ports, shards } = Store::open(names).await?;
+    let (world, clock) = (Timetable { shards: &shards, zones: &zones }, &*aws.clock);
+    let outcome = change_job(&*ports.jobs, clock, &world, &key, &change, args.if_version, &user()).await;
     tell(&key, outcome, args.json, &zones)
 }
 
 pub(super) async fn edit(names: Names, args: EditArgs, zones: Zones) -> Result<(), CommandError> {
     let key = JobKey::new(&args.job.tenant, &args.job.id).map_err(bad)?;
-    let ports = open(names).await?.ports();
-    let shards = shards_of(&ports).await?;
-    let (world, clock) = (Timetable { shards: &shards, zones: &zones }, SystemClock::new());
+    let Store { aws, ports, shards } = Store::open(names).await?;
+    let (world, clock) = (Timetable { shards: &shards, zones: &zones }, &*aws.clock);
     let now = clock.now();
     let patch = |old: &JobSpec| patched(old, &args, now, &zones).map_err(|error| error.to_string());
-    let outcome = edit_job(&*ports.jobs, &clock, &world, &key, &patch, args.job.if_version, &user()).await;
+    let outcome = edit_job(&*ports.jobs, clock, &world, &key, &patch, args.job.if_version, &user()).await;
     tell(&key, outcome, args.job.json, &zones)
 }
 
@@ -101,8 +99,8 @@ fn patched(old: &JobSpec, args: &EditArgs, now: DateTime<Utc>, zones: &Zones) ->
 
 pub(super) async fn run_now(names: Names, args: RunNowArgs) -> Result<(), CommandError> {
     let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
-    let ports = open(names).await?.ports();
-    let asked = operations::run_now(&ports, &SystemClock::new(), &key, args.idempotency_key.as_deref()).await;
+    let Store { aws, ports, .. } = Store::open(names).await?;
+    let asked = operations::run_now(&ports, &*aws.clock, &key, args.idempotency_key.as_deref()).await;
     match asked.map_err(refused)? {
         RunNow::Enqueued(run) => print(format_args!("run {run} is in its queue")),
         RunNow::Missing => Err(no_job(&key)),

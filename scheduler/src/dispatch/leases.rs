@@ -6,14 +6,14 @@
 use super::pass::Permission;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
-use punctual_core::clock::Clock;
+use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::due::{Cursor, Minute, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::lease::{Lease, LeaseId, LeaseTimes, Observer, Take, plan_asks, plan_takes, to_hand_over};
 use punctual_core::ports::{Claim, LeaseStore};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -37,7 +37,8 @@ pub struct ShardLease {
     /// Which shard.
     pub shard: ShardId,
     clock: Arc<dyn Clock>,
-    trusted_until_ms: AtomicU64,
+    /// None = not before the next renewal.
+    trust: Mutex<Option<Trust>>,
     last_progress_ms: [AtomicU64; 2],
     cursor: AtomicI64,
     given_up: watch::Sender<bool>,
@@ -45,12 +46,12 @@ pub struct ShardLease {
 }
 
 impl ShardLease {
-    fn new(shard: ShardId, clock: Arc<dyn Clock>, trusted_until: Duration, cursor: Cursor) -> Self {
+    fn new(shard: ShardId, clock: Arc<dyn Clock>, trust: Option<Trust>, cursor: Cursor) -> Self {
         let now = clock.monotonic().as_millis() as u64;
         Self {
             shard,
             clock,
-            trusted_until_ms: AtomicU64::new(trusted_until.as_millis() as u64),
+            trust: Mutex::new(trust),
             last_progress_ms: [AtomicU64::new(now), AtomicU64::new(now)],
             cursor: AtomicI64::new(cursor.0.0),
             given_up: watch::Sender::new(false),
@@ -108,14 +109,20 @@ impl ShardLease {
         SideOfShard { lease: self, side }
     }
 
-    /// Whether the lease is trusted right now.
+    /// Whether this copy may send for the shard right now: the lease is trusted by every clock, and the clock itself is
+    /// right.
     pub fn holds(&self) -> bool {
-        let until = Duration::from_millis(self.trusted_until_ms.load(Ordering::Acquire));
-        !self.is_given_up() && self.clock.monotonic() < until
+        let is_trusted = || self.trusted().is_some_and(|trust| !trust.is_over(&*self.clock));
+        !self.is_given_up() && self.clock.check().is_ok() && is_trusted()
     }
 
-    fn trust(&self, until: Duration) {
-        self.trusted_until_ms.store(until.as_millis() as u64, Ordering::Release);
+    fn trust(&self, trust: Trust) {
+        *self.trusted() = Some(trust);
+    }
+
+    fn trusted(&self) -> MutexGuard<'_, Option<Trust>> {
+        // A panic elsewhere leaves the value whole: it is set in one piece.
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the side that is behind last got somewhere.
@@ -254,13 +261,13 @@ impl Holder {
         let mut counter = counter;
         // Raised by an earlier call whose answer was lost, nobody knows when: raise it once more, from now.
         for _ in 0..2 {
-            let started = self.clock.monotonic();
-            if !self.times.has_earned_renewal(lease.last_progress(), started) {
+            let since = Stopwatch::start(&*self.clock);
+            if !self.times.has_earned_renewal(lease.last_progress(), self.clock.monotonic()) {
                 return Ok(Renewal::Unearned);
             }
             match self.store.renew(&id, &self.id, counter, cursor).await? {
                 Claim::Held { counter } => {
-                    lease.trust(self.times.trusted_until(started));
+                    lease.trust(Trust { since, lasts: self.times.trusted_for() });
                     return Ok(Renewal::Renewed { counter });
                 }
                 Claim::Mine { counter: now } => counter = now,
@@ -340,16 +347,16 @@ impl Holder {
     }
 
     async fn take(&mut self, take: Take) -> Result<(), PortError> {
-        let started = self.clock.monotonic();
+        let since = Stopwatch::start(&*self.clock);
         let id = LeaseId::Shard(take.shard);
-        let (counter, trusted_until) = match self.store.take(&id, take.observed.as_ref(), &self.id).await? {
-            Claim::Held { counter } => (counter, self.times.trusted_until(started)),
+        let (counter, trust) = match self.store.take(&id, take.observed.as_ref(), &self.id).await? {
+            Claim::Held { counter } => (counter, Some(Trust { since, lasts: self.times.trusted_for() })),
             // An earlier take whose answer was lost: no trust before the next renewal.
-            Claim::Mine { counter } => (counter, Duration::ZERO),
+            Claim::Mine { counter } => (counter, None),
             Claim::Lost => return Ok(()),
         };
         let cursor = Cursor::start(take.observed.and_then(|lease| lease.cursor), self.clock.now());
-        let lease = Arc::new(ShardLease::new(take.shard, self.clock.clone(), trusted_until, cursor));
+        let lease = Arc::new(ShardLease::new(take.shard, self.clock.clone(), trust, cursor));
         self.held.insert(take.shard, Held { counter, lease: lease.clone() });
         self.fresh.push(lease);
         Ok(())

@@ -1,6 +1,6 @@
 //! What dispatch counts.
 
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use punctual_core::priority::Priority;
 
 /// Handles of the counters that rise with every run: looking them up each time costs more than counting.
@@ -13,6 +13,7 @@ pub(super) struct Metrics {
     pub(super) quarantined: Counter,
     pub(super) pass_failures: Counter,
     pub(super) stragglers: Counter,
+    pub(super) clock_offset: Gauge,
 }
 
 impl Metrics {
@@ -24,6 +25,7 @@ impl Metrics {
             already_advanced: counter!("punctual_jobs_already_advanced_total"),
             skipped: counter!("punctual_runs_skipped_total", "by" => "dispatch"),
             quarantined: counter!("punctual_jobs_quarantined_total"),
+            clock_offset: gauge!("punctual_clock_offset_seconds"),
             stragglers: counter!("punctual_dispatch_stragglers_total"),
             pass_failures: counter!("punctual_dispatch_pass_failures_total"),
         }

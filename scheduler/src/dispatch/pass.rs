@@ -9,7 +9,7 @@ use super::fire::Firing;
 use super::in_hand::InHand;
 use super::metrics::Metrics;
 use super::soon::Reading;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::dispatch::{Decision, decide, is_backlog};
@@ -345,6 +345,10 @@ impl Dispatcher {
     /// Puts jobs into these shards from now on.
     pub(super) fn set_shards(&self, shards: Shards) {
         *self.shards.write().unwrap_or_else(PoisonError::into_inner) = shards;
+    }
+
+    pub(super) fn note_clock_offset(&self, offset: TimeDelta) {
+        self.metrics.clock_offset.set(offset.as_seconds_f64());
     }
 
     pub(super) fn count_stragglers(&self, jobs: usize) {

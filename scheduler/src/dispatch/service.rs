@@ -8,6 +8,7 @@ use punctual_core::clock::Clock;
 use punctual_core::due::Layout;
 use punctual_core::error::PortError;
 use punctual_core::ports::{Control, Ports};
+use punctual_core::process::ClockWatch;
 use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
@@ -97,6 +98,7 @@ struct Turns {
     settings: DispatchSettings,
     renew_at: Duration,
     read_layout_at: Duration,
+    clock_watch: ClockWatch,
     is_failing: bool,
 }
 
@@ -111,7 +113,18 @@ impl Turns {
     ) -> Self {
         let now = clock.monotonic();
         let read_layout_at = now + LAYOUT_EVERY;
-        Turns { holder, control, clock, dispatcher, layout, settings, renew_at: now, read_layout_at, is_failing: false }
+        Turns {
+            holder,
+            control,
+            clock,
+            dispatcher,
+            layout,
+            settings,
+            renew_at: now,
+            read_layout_at,
+            clock_watch: ClockWatch::new("no run is sent and no job advanced until this is mended"),
+            is_failing: false,
+        }
     }
 
     /// One turn: renews if it is time, then looks, hands over, asks and takes.
@@ -137,6 +150,10 @@ impl Turns {
             }
         }
         self.is_failing = error.is_some();
+        // After a call to the store: before the first one nothing is known of its time.
+        if let Some(offset) = self.clock_watch.look(&*self.clock) {
+            self.dispatcher.note_clock_offset(offset);
+        }
     }
 
     async fn look(&mut self, now: Duration) -> Result<(), PortError> {

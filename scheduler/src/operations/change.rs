@@ -74,6 +74,7 @@ async fn change_as(
 ) -> Result<Outcome, OperationError> {
     let store = |error| OperationError::Store(key.to_string(), error);
     for _ in 0..TRIES {
+        clock.check().map_err(|off| OperationError::Clock(key.to_string(), off))?;
         let watch = Stopwatch::start(clock);
         let job = match read(jobs, key).await.map_err(store)? {
             None => return Ok(Outcome::Missing),

@@ -35,6 +35,7 @@ pub async fn run_now(
     idempotency_key: Option<&str>,
 ) -> Result<RunNow, OperationError> {
     let failed = |error| OperationError::Store(key.to_string(), error);
+    clock.check().map_err(|off| OperationError::Clock(key.to_string(), off))?;
     let token = idempotency_key.map(request_token).transpose();
     let token = token.map_err(|problem| OperationError::Input(key.to_string(), problem))?;
     let job = match read(&*ports.jobs, key).await.map_err(failed)? {
