@@ -20,6 +20,9 @@ pub enum LeaseId {
     Shard(ShardId),
     /// A scheduler's registration: `copy/1f3a…`. It claims nothing; it says that this copy counts.
     Copy(String),
+    /// The sweep that goes by this version of the zone rules: `zones/2026f`. Its cursor is the minute in which it was
+    /// last done.
+    Zones(String),
 }
 
 impl fmt::Display for LeaseId {
@@ -27,6 +30,7 @@ impl fmt::Display for LeaseId {
         match self {
             LeaseId::Shard(shard) => write!(f, "shard/{shard}"),
             LeaseId::Copy(holder) => write!(f, "copy/{holder}"),
+            LeaseId::Zones(version) => write!(f, "zones/{version}"),
         }
     }
 }
@@ -38,6 +42,7 @@ impl std::str::FromStr for LeaseId {
         match text.split_once('/') {
             Some(("shard", shard)) => shard.parse().map(LeaseId::Shard),
             Some(("copy", holder)) => Ok(LeaseId::Copy(holder.to_owned())),
+            Some(("zones", version)) => Ok(LeaseId::Zones(version.to_owned())),
             _ => Err(format!("`{text}` is not a lease: expected `shard/0007` or `copy/1f3a`")),
         }
     }
@@ -470,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_lease_id_reads_back_from_its_text() {
-        for text in ["shard/0007", "shard/u003", "copy/1f3a"] {
+        for text in ["shard/0007", "shard/u003", "copy/1f3a", "zones/2026f"] {
             assert_eq!(text.parse::<LeaseId>().unwrap().to_string(), text);
         }
         assert!("rate".parse::<LeaseId>().is_err());

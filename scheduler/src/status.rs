@@ -86,7 +86,7 @@ impl Status {
                 let held = shards.iter().filter(|shard| shard.holder.as_ref() == Some(id)).count();
                 Some(CopyStatus { id: id.clone(), shards: held })
             }
-            LeaseId::Shard(_) => None,
+            LeaseId::Shard(_) | LeaseId::Zones(_) => None,
         });
         let mut queues = BTreeMap::new();
         for priority in Priority::ALL {

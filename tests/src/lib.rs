@@ -238,19 +238,22 @@ impl Town {
         self.start_scheduler_by(self.clock.clone(), name);
     }
 
-    /// Starts such a scheduler on a host with this clock.
+    /// Starts such a scheduler on a host with this clock, which goes by that clock alone.
     pub fn start_scheduler_by(&mut self, clock: Arc<dyn Clock>, name: &str) {
-        let (shards, zones) = (self.shards, self.zones.clone());
-        self.supervise(name, move |ports, _, id| {
-            scheduler::run(
-                ports,
-                clock.clone(),
-                Layout::of(shards),
-                zones.clone(),
-                DispatchSettings::default(),
-                id,
-                pending(),
-            )
+        self.start_scheduler_with(clock, None, name);
+    }
+
+    /// Starts such a scheduler on a host with this clock, which goes by the store's time: the clock given back.
+    pub fn start_scheduler_on(&mut self, host: Arc<WrongClock>, name: &str) -> Arc<AnchoredClock> {
+        let clock = Arc::new(AnchoredClock::new(host));
+        self.start_scheduler_with(clock.clone(), Some(clock.clone()), name);
+        clock
+    }
+
+    fn start_scheduler_with(&mut self, clock: Arc<dyn Clock>, anchored: Option<Arc<AnchoredClock>>, name: &str) {
+        let (layout, zones, settings) = (Layout::of(self.shards), self.zones.clone(), DispatchSettings::default());
+        self.supervise(anchored, name, move |ports, _, id| {
+            scheduler::run(ports, clock.clone(), layout, zones.clone(), settings, id, pending())
         });
     }
 
@@ -273,7 +276,7 @@ impl Town {
 
     fn start_worker_with(&mut self, clock: Arc<dyn Clock>, anchored: Option<Arc<AnchoredClock>>, name: &str) {
         let (zones, settings) = (self.zones.clone(), self.work.clone());
-        self.supervise_on(anchored, name, move |ports, gateway, id| {
+        self.supervise(anchored, name, move |ports, gateway, id| {
             let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             async move {
                 worker::run(ports, gateway, clock, zones, settings, id, pending()).await;
@@ -317,16 +320,8 @@ impl Town {
         Stoppable { stop, ended }
     }
 
-    fn supervise<F, R>(&mut self, name: &str, service: F)
-    where
-        F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
-        R: Future<Output = ()> + Send + 'static,
-    {
-        self.supervise_on(None, name, service);
-    }
-
     /// Starts a process again and again; the store tells its time to the clock, if there is one.
-    fn supervise_on<F, R>(&mut self, anchored: Option<Arc<AnchoredClock>>, name: &str, service: F)
+    fn supervise<F, R>(&mut self, anchored: Option<Arc<AnchoredClock>>, name: &str, service: F)
     where
         F: Fn(Ports, Arc<dyn Gateway>, String) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,

@@ -103,6 +103,9 @@ impl JobStore for Unconditional {
     async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
         self.0.quarantine(key, bucket, error).await
     }
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.0.scan(after, limit).await
+    }
     async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         self.0.list(tenant, after, limit).await
     }
@@ -175,6 +178,9 @@ impl JobStore for ForgetsTheFiring {
     }
     async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
         self.0.quarantine(key, bucket, error).await
+    }
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.0.scan(after, limit).await
     }
     async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         self.0.list(tenant, after, limit).await

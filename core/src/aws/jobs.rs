@@ -254,6 +254,18 @@ impl JobStore for DynamoJobs {
         self.if_still_there(update).await
     }
 
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let mut scan = self.client.scan().table_name(&self.table).limit(limit);
+        if let Some(PageToken(last)) = &after {
+            scan = scan.exclusive_start_key("job_key", text(last));
+        }
+        let answer = scan.send().await.map_err(|e| port_error(&self.table, e))?;
+        let next = answer.last_evaluated_key.as_ref().and_then(key_of).map(|key| PageToken(key.to_string()));
+        let keyed = answer.items.into_iter().flatten().filter_map(|item| Some((key_of(&item)?, from_item(item))));
+        Ok(JobPage { jobs: keyed.collect(), next })
+    }
+
     async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         let (partition, last) = match &after {
             Some(PageToken(token)) => token.split_once('|').map_or((0, ""), |(p, key)| (p.parse().unwrap_or(0), key)),

@@ -320,6 +320,31 @@ pub async fn a_quarantined_job_shows_its_error_and_does_not_advance(ports: &Port
     assert_eq!(ports.jobs.get_many(&[missing]).await, Ok(BTreeMap::new()), "a quarantine never creates");
 }
 
+/// Whoever's they are, page by page.
+pub async fn all_jobs_are_scanned_once_each(ports: &Ports) {
+    let mut expected = Vec::new();
+    for n in 0..25 {
+        expected.push(stored(ports, job(&tenant(), &format!("c-{n}/bill"))).await);
+    }
+    eventually("all jobs are scanned", async || {
+        let (mut scanned, mut after) = (BTreeMap::new(), None);
+        loop {
+            let page = ports.jobs.scan(after, 4).await.expect("jobs can be scanned");
+            assert!(page.jobs.len() <= 4, "a page of {} jobs", page.jobs.len());
+            for (key, job) in page.jobs {
+                assert!(scanned.insert(key.clone(), job).is_none(), "{key} twice");
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let is_shown = |job: &Job| scanned.get(&job.spec.key) == Some(&JobRead::Job(Box::new(job.clone())));
+        expected.iter().all(is_shown).then_some(())
+    })
+    .await;
+}
+
 /// No page is longer than asked for, and nobody else's jobs are among them.
 pub async fn a_tenants_jobs_are_listed_once_each(ports: &Ports) {
     let tenant = tenant();

@@ -48,6 +48,7 @@ macro_rules! for_each_conformance_case {
                 an_advance_to_the_end_makes_a_job_done,
                 only_an_inactive_job_in_its_bucket_is_unindexed,
                 a_quarantined_job_shows_its_error_and_does_not_advance,
+                all_jobs_are_scanned_once_each,
                 a_tenants_jobs_are_listed_once_each,
             ]
             due: [

@@ -107,6 +107,22 @@ impl Jobs {
         }
     }
 
+    fn listed(
+        &self,
+        after: Option<PageToken>,
+        limit: usize,
+        is_asked: impl Fn(&JobKey) -> bool,
+    ) -> PortResult<JobPage> {
+        let after = after.map(|token| JobKey::try_from(token.0)).transpose().map_err(not_a_token)?;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let asked = self.records.range((start, Bound::Unbounded)).filter(|(key, _)| is_asked(key));
+        let jobs: BTreeMap<JobKey, JobRead> =
+            asked.take(limit).map(|(key, record)| (key.clone(), record.read())).collect();
+        // As DynamoDB does: a full page has a successor, even if that turns out empty.
+        let last = jobs.last_key_value().filter(|_| jobs.len() == limit);
+        Ok(JobPage { next: last.map(|(key, _)| PageToken(key.to_string())), jobs })
+    }
+
     /// What the index shows of a partition, due within `span`.
     fn page(
         &mut self,
@@ -219,16 +235,12 @@ impl JobStore for World {
         Ok(())
     }
 
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.state().jobs.listed(after, limit, |_| true)
+    }
+
     async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        let state = self.state();
-        let after = after.map(|token| JobKey::try_from(token.0)).transpose().map_err(not_a_token)?;
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let of_tenant = state.jobs.records.range((start, Bound::Unbounded)).filter(|(key, _)| key.tenant() == tenant);
-        let jobs: BTreeMap<JobKey, JobRead> =
-            of_tenant.take(limit).map(|(key, record)| (key.clone(), record.read())).collect();
-        // As DynamoDB does: a full page has a successor, even if that turns out empty.
-        let last = jobs.last_key_value().filter(|_| jobs.len() == limit);
-        Ok(JobPage { next: last.map(|(key, _)| PageToken(key.to_string())), jobs })
+        self.state().jobs.listed(after, limit, |key| key.tenant() == tenant)
     }
 }
 

@@ -38,6 +38,9 @@ pub trait JobStore: Send + Sync {
     /// Sets a job aside that cannot be understood, if it still sits in `bucket`.
     async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()>;
 
+    /// A page of all jobs, in no order. May lag behind what was written last.
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
+
     /// A page of a tenant's jobs, ordered by key within each page.
     async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
 }

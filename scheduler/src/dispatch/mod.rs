@@ -3,7 +3,7 @@
 //! [`leases`] holds the shards of this copy, [`pass`] reads the due pages of a minute and has performed what
 //! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, `backlog` works off what was missed, `shard`
 //! repeats that every tick, `ahead` sends by the clock what it has read of the near future (`soon`), [`service`] puts them
-//! together. Nothing here ever calls a handler: it enqueues.
+//! together. `sweep` places jobs again when the zone rules are newer than those they were placed by. Nothing here ever calls a handler: it enqueues.
 
 mod ahead;
 mod backlog;
@@ -15,6 +15,7 @@ pub mod pass;
 pub mod service;
 mod shard;
 mod soon;
+mod sweep;
 
 use punctual_core::lease::LeaseTimes;
 use std::time::Duration;

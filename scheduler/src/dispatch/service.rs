@@ -3,6 +3,7 @@
 use super::leases::Holder;
 use super::pass::Dispatcher;
 use super::shard;
+use super::sweep::Sweep;
 use super::{DispatchSettings, LAYOUT_EVERY, LOOK_EVERY};
 use punctual_core::clock::Clock;
 use punctual_core::due::Layout;
@@ -34,9 +35,12 @@ pub async fn run(
 ) {
     let holder = Holder::new(ports.leases.clone(), clock.clone(), layout.read, settings.leases, id.clone());
     let control = ports.control.clone();
+    let sweep = Sweep::new(ports.clone(), clock.clone(), zones.clone(), id.clone());
     let dispatcher = Arc::new(Dispatcher::new(ports, clock.clone(), layout.write, zones, id, &settings));
     let mut turns = Turns::new(holder, control, clock.clone(), dispatcher.clone(), layout, settings);
     let mut loops = JoinSet::new();
+    let mut asides = JoinSet::new();
+    asides.spawn(sweep.run(dispatcher.clone()));
     tokio::pin!(stop);
     loop {
         let began = clock.monotonic();
@@ -71,6 +75,7 @@ pub async fn run(
             () = tokio::time::sleep(turns.wait(began)) => {}
         }
     }
+    asides.abort_all();
     let mut holder = turns.holder;
     holder.stop_all();
     let passes = async {

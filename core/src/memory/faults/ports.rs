@@ -72,6 +72,11 @@ impl JobStore for Faulty<dyn JobStore> {
         self.faults.call("jobs.quarantine", async move { port.quarantine(&key, bucket, &error).await }).await
     }
 
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let port = self.port.clone();
+        self.faults.call("jobs.scan", async move { port.scan(after, limit).await }).await
+    }
+
     async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         let (port, tenant) = (self.port.clone(), tenant.to_owned());
         self.faults.call("jobs.list", async move { port.list(&tenant, after, limit).await }).await
