@@ -104,6 +104,14 @@ fn renewed(class: Class) -> Class {
     Class { made: class.last_runs, jobs: class.jobs + kept, ..class }
 }
 
+/// What one shard takes in an hour in which nothing is due there: its queries and the renewals of its lease.
+pub fn idle_shard_hour(tick: Duration, renew_every: Duration) -> Usage {
+    let reads = BucketReads::of_loop(tick, FULL_PASS_EVERY, READ_AHEAD_EVERY);
+    let (look_every, layout_every) = (LOOK_EVERY, LAYOUT_EVERY);
+    let load = IdleLoad { shards: 1, copies: 0, renew_every, look_every, layout_every, reads, workers: 0, poll: POLL };
+    total(&idle(&load))
+}
+
 /// What a fleet takes in a month without jobs.
 pub fn standing_by(fleet: &Fleet) -> Vec<Line> {
     let load = IdleLoad {

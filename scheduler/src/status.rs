@@ -3,10 +3,13 @@
 //! Everything is read from the store and the queues, so it is the same from wherever it is asked. Reading it costs a few
 //! read units a shard; it is for an operator's eyes, not for a monitor's.
 
+use crate::cost::idle_shard_hour;
+use crate::dispatch::DispatchSettings;
 use crate::listing::{instant, table};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use punctual_core::clock::{Clock, Standing, in_words};
+use punctual_core::cost::{Prices, Usage};
 use punctual_core::due::{Cursor, DueBucket, Layout, Minute, ShardId};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::ports::{DueSpan, PortResult, Ports, QueueDepth};
@@ -129,6 +132,11 @@ impl Status {
             due.jobs,
             seconds(self.lag())
         );
+        let (idle, dollars) = idle_cost();
+        text += &format!(
+            "a shard without work takes {:.0} read units and {:.0} write units an hour, ${dollars:.4} by the known prices\n",
+            idle.read_units, idle.write_units
+        );
         if let Some(offset) = self.offset() {
             text += &format!("this host's clock is {}\n", in_words(offset));
         }
@@ -190,12 +198,21 @@ impl Status {
             })
             .collect();
         let (read, write) = (self.layout.read, self.layout.write);
+        let (idle, dollars) = idle_cost();
         json!({
             "at": instant(self.at), "clock_offset_s": self.offset().map(|offset| offset.as_seconds_f64()), "due": self.due().jobs, "due_is_cut": self.due().is_cut,
             "lag_s": self.lag().num_seconds(), "copies": copies.collect::<Vec<_>>(), "queues": queues,
+            "idle_shard_hour": {"read_units": idle.read_units, "write_units": idle.write_units, "dollars": dollars},
             "shards_read": read, "shards_written": write, "shards": shards.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What one shard without work takes in an hour, by the default times, and dollars for it.
+fn idle_cost() -> (Usage, f64) {
+    let settings = DispatchSettings::default();
+    let idle = idle_shard_hour(settings.tick, settings.leases.renew_every);
+    (idle, Prices::default().dollars(&idle))
 }
 
 /// A copy's id says its version behind a `+`.

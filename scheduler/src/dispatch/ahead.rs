@@ -2,7 +2,7 @@
 
 use super::DispatchSettings;
 use super::fire::Firing;
-use super::in_hand::InHand;
+use super::in_hand::{InHand, Reach};
 use super::leases::{ShardLease, Side};
 use super::pass::{Dispatcher, Permission, Tally};
 use super::shard::{backoff, tell};
@@ -76,7 +76,7 @@ async fn send(
 ) -> Tally {
     let watch = Stopwatch::start(clock);
     let began = clock.monotonic();
-    firings.retain(|firing| in_hand.take(&firing.message.job_key, firing.message.due_at, began));
+    firings.retain(|firing| in_hand.take(&firing.message.job_key, firing.message.due_at, began) == Reach::Taken);
     let keys: Vec<_> = firings.iter().map(|firing| firing.message.job_key.clone()).collect();
     let tally = dispatcher.fire_all(firings, delay, permission).await;
     let moved: HashSet<_> = tally.moved.iter().collect();

@@ -12,6 +12,17 @@ use std::time::Duration;
 /// For so long after a job was advanced the index is not believed when it shows the job where it stood before.
 const INDEX_LAG: Duration = Duration::from_secs(3);
 
+/// What came of reaching for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// It is in hand now.
+    Taken,
+    /// The other side is sending it: what becomes of it is not known yet.
+    Busy,
+    /// Its job was advanced just now.
+    Done,
+}
+
 /// The runs in hand, by job: a job stands at one firing only.
 #[derive(Default)]
 pub struct InHand(Mutex<HashMap<JobKey, Entry>>);
@@ -23,17 +34,18 @@ struct Entry {
 }
 
 impl InHand {
-    /// Takes a run in hand; false if somebody has it, or had it just now.
-    pub(super) fn take(&self, key: &JobKey, due_at: DateTime<Utc>, now: Duration) -> bool {
+    /// Takes a run in hand, unless somebody has it, or had it just now.
+    pub(super) fn take(&self, key: &JobKey, due_at: DateTime<Utc>, now: Duration) -> Reach {
         let mut entries = self.entries();
-        let is_free = entries.get(key).is_none_or(|entry| match entry.done_at {
-            None => false,
-            Some(done_at) => entry.due_at != due_at || now.saturating_sub(done_at) >= INDEX_LAG,
+        let reach = entries.get(key).map_or(Reach::Taken, |entry| match entry.done_at {
+            None => Reach::Busy,
+            Some(at) if entry.due_at == due_at && now.saturating_sub(at) < INDEX_LAG => Reach::Done,
+            Some(_) => Reach::Taken,
         });
-        if is_free {
+        if reach == Reach::Taken {
             entries.insert(key.clone(), Entry { due_at, done_at: None });
         }
-        is_free
+        reach
     }
 
     /// Lets go of a run: `is_done` says whether its job has moved on.
@@ -73,18 +85,18 @@ mod tests {
     fn a_run_is_in_one_hand_and_not_believed_for_a_while_when_it_is_done() {
         let (in_hand, key) = (InHand::default(), JobKey::new("bank", "c-1/bill").unwrap());
         let at = |s| DateTime::from_timestamp(s, 0).unwrap();
-        assert!(in_hand.take(&key, at(60), S(1)));
-        assert!(!in_hand.take(&key, at(60), S(100)), "it is being sent, however long that takes");
+        assert_eq!(in_hand.take(&key, at(60), S(1)), Reach::Taken);
+        assert_eq!(in_hand.take(&key, at(60), S(100)), Reach::Busy, "it is being sent, however long that takes");
         in_hand.let_go(&key, false, S(100));
-        assert!(in_hand.take(&key, at(60), S(100)), "it was not sent");
+        assert_eq!(in_hand.take(&key, at(60), S(100)), Reach::Taken, "it was not sent");
         in_hand.let_go(&key, true, S(101));
-        assert!(!in_hand.take(&key, at(60), S(103)));
-        assert!(in_hand.take(&key, at(120), S(103)), "the next firing is another matter");
+        assert_eq!(in_hand.take(&key, at(60), S(103)), Reach::Done);
+        assert_eq!(in_hand.take(&key, at(120), S(103)), Reach::Taken, "the next firing is another matter");
         in_hand.let_go(&key, true, S(103));
         in_hand.purge(S(105));
-        assert!(!in_hand.take(&key, at(120), S(105)));
+        assert_eq!(in_hand.take(&key, at(120), S(105)), Reach::Done);
         in_hand.purge(S(106));
         assert!(in_hand.entries().is_empty());
-        assert!(in_hand.take(&key, at(120), S(106)), "after that the index is right: it was not done");
+        assert_eq!(in_hand.take(&key, at(120), S(106)), Reach::Taken, "after that the index is right: it was not done");
     }
 }

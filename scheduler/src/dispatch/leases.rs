@@ -151,6 +151,8 @@ impl Permission for SideOfShard<'_> {
 
 struct Held {
     counter: u64,
+    /// When it began to be handed over, by the monotonic clock; meaningless before.
+    left_at: Duration,
     lease: Arc<ShardLease>,
 }
 
@@ -319,9 +321,11 @@ impl Holder {
             if let Some(held) = self.held.remove(&shard) {
                 tracing::info!(%shard, "the shard is handed over to a copy that holds fewer");
                 held.lease.give_up();
-                self.leaving.insert(shard, held);
+                self.leaving.insert(shard, Held { left_at: now, ..held });
             }
         }
+        // A loop that broke off never says that it has ended: its lease has expired by then.
+        self.leaving.retain(|_, held| now.saturating_sub(held.left_at) < self.times.lease);
         let ends = join_all(self.leaving.values().map(|held| held.lease.ended()));
         let _ = timeout(LAST_SENDS, ends).await;
         let ended: Vec<ShardId> =
@@ -357,7 +361,7 @@ impl Holder {
         };
         let cursor = Cursor::start(take.observed.and_then(|lease| lease.cursor), self.clock.now());
         let lease = Arc::new(ShardLease::new(take.shard, self.clock.clone(), trust, cursor));
-        self.held.insert(take.shard, Held { counter, lease: lease.clone() });
+        self.held.insert(take.shard, Held { counter, left_at: Duration::ZERO, lease: lease.clone() });
         self.fresh.push(lease);
         Ok(())
     }

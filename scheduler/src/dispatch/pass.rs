@@ -6,7 +6,7 @@
 
 use super::backlog::{Budget, WorkedOff};
 use super::fire::Firing;
-use super::in_hand::InHand;
+use super::in_hand::{InHand, Reach};
 use super::metrics::Metrics;
 use super::soon::Reading;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -74,6 +74,8 @@ pub struct Scope<'a> {
 /// A page of due jobs, as they were read.
 struct Page {
     jobs: BTreeMap<JobKey, JobRead>,
+    /// Some are being sent by the other side: whether they are done is not known yet.
+    is_busy: bool,
     next: Option<PageToken>,
 }
 
@@ -143,13 +145,14 @@ impl Dispatcher {
         let mut tally = Tally::default();
         let mut read = self.read(bucket, None, scope).await;
         loop {
-            let Page { jobs, next } = match read {
+            let Page { jobs, is_busy, next } = match read {
                 Ok(page) => page,
                 Err(of_read) => {
                     tally.add(of_read);
                     return tally;
                 }
             };
+            tally.left |= is_busy;
             let taken: Vec<JobKey> = jobs.keys().cloned().collect();
             let follows = next.is_some();
             let following = async {
@@ -190,20 +193,22 @@ impl Dispatcher {
         let DuePage { entries, next } =
             self.ports.due.page(bucket, span, after, self.page).await.map_err(Tally::failed)?;
         let now = self.clock.monotonic();
-        let mut keys = Vec::with_capacity(entries.len());
+        let (mut keys, mut is_busy) = (Vec::with_capacity(entries.len()), false);
         for DueEntry { key, due_at } in entries {
-            if scope.in_hand.take(&key, due_at, now) {
-                keys.push(key);
+            match scope.in_hand.take(&key, due_at, now) {
+                Reach::Taken => keys.push(key),
+                Reach::Busy => is_busy = true,
+                Reach::Done => {}
             }
         }
         if keys.is_empty() {
-            return Ok(Page { jobs: BTreeMap::new(), next });
+            return Ok(Page { jobs: BTreeMap::new(), is_busy, next });
         }
         match self.ports.jobs.get_many(&keys).await {
             Ok(jobs) => {
                 // What is shown but not there is gone.
                 keys.iter().filter(|key| !jobs.contains_key(key)).for_each(|key| scope.in_hand.let_go(key, false, now));
-                Ok(Page { jobs, next })
+                Ok(Page { jobs, is_busy, next })
             }
             Err(error) => {
                 keys.iter().for_each(|key| scope.in_hand.let_go(key, false, now));
