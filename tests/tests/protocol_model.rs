@@ -1,0 +1,96 @@
+//! The protocol of dispatch, work and changes, explored exhaustively within bounds ([`model`]).
+
+mod model;
+
+use model::{Broken, CALLED_AFTER_CANCEL, Protocol, RANGE_OVER_A_RUN, Real, Rules};
+use punctual_core::missed::Many;
+use stateright::{Checker, HasDiscoveries, Model};
+use std::collections::BTreeSet;
+
+/// How far a model reaches: firings, changes, crashes, and the job's rule for several missed firings.
+type Bounds = (u8, u8, u8, Many);
+
+fn protocol((instants, most_changes, most_crashes, many): Bounds, rules: Rules) -> Protocol {
+    Protocol { rules, real: Real::new(instants, many), instants, most_changes, most_crashes }
+}
+
+/// Explores all states within the bounds; returns which of the windows were reached.
+fn nothing_is_broken(bounds: Bounds) -> BTreeSet<&'static str> {
+    let checker = protocol(bounds, Rules::ALL).checker().threads(2).spawn_bfs().join();
+    let found = checker.discoveries();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{bounds:?}: {states} states, {} steps, depth {depth}", checker.state_count());
+    for broken in Broken::ALL {
+        let path = found.get(broken.name()).map(|path| path.clone().into_actions());
+        assert_eq!(path, None, "{} is broken within {bounds:?}", broken.name());
+    }
+    found.into_keys().collect()
+}
+
+#[test]
+fn one_firing_two_changes_and_a_crash_break_nothing() {
+    let reached = nothing_is_broken((1, 2, 1, Many::Latest));
+    assert!(reached.contains(CALLED_AFTER_CANCEL), "the promise on cancel has a window");
+}
+
+#[test]
+fn two_firings_a_change_and_a_crash_break_nothing() {
+    nothing_is_broken((2, 1, 1, Many::Latest));
+}
+
+#[test]
+fn firings_skipped_as_a_range_break_nothing() {
+    let reached = nothing_is_broken((2, 0, 1, Many::None));
+    assert!(reached.contains(RANGE_OVER_A_RUN), "a range row has a window");
+}
+
+/// Each rule, the property that breaks without it, and where.
+const ABLATIONS: [(&str, Broken, Bounds); 22] = [
+    ("enqueue_first", Broken::LOST, ONE),
+    ("skip_row_first", Broken::LOST, ONE),
+    ("advance_compared", Broken::ZOMBIE, ONE_CHANGED),
+    ("conditional_skip", Broken::FALSE, ONE),
+    ("row_bounds_range", Broken::LOST, RANGE),
+    ("owed_stays_owed", Broken::LOST, ONE_CHANGED),
+    ("void_from_boundary", Broken::LOST, TWO_CHANGED),
+    ("generation_kept", Broken::CANCEL, ONE_CHANGED),
+    ("void_gets_row", Broken::STUCK, ONE_CHANGED),
+    ("void_gen_compared", Broken::STUCK, ONE_CHANGED),
+    ("done_is_live", Broken::LOST, ONE),
+    ("void_keeps_back_off", Broken::EARLY, ONE_CHANGED),
+    ("pause_keeps", Broken::PAUSE, ONE_CHANGED),
+    ("not_due_waits", Broken::EARLY, ONE),
+    ("consistent_read", Broken::CANCEL, ONE_CHANGED),
+    ("back_off", Broken::EARLY, ONE),
+    ("row_compared", Broken::TWICE, ONE),
+    ("lease_outlives_call", Broken::TWICE, ONE),
+    ("last_attempt_dies", Broken::ATTEMPTS, ONE),
+    ("fenced_record", Broken::FINAL, ONE),
+    ("known_outcome_recorded", Broken::TWICE, ONE),
+    ("letter_again", Broken::DLQ, ONE),
+];
+const ONE: Bounds = (1, 0, 1, Many::Latest);
+const ONE_CHANGED: Bounds = (1, 1, 1, Many::Latest);
+const TWO_CHANGED: Bounds = (2, 1, 0, Many::Latest);
+const RANGE: Bounds = (2, 0, 1, Many::None);
+
+#[test]
+fn without_any_one_rule_a_property_breaks() {
+    for (rule, property, bounds) in ABLATIONS {
+        let model = protocol(bounds, Rules::ALL.without(rule));
+        let until = HasDiscoveries::AnyOf(BTreeSet::from([property.name()]));
+        let checker = model.checker().finish_when(until).spawn_bfs().join();
+        let found = checker.discoveries();
+        let path = found.get(property.name()).map(|path| path.clone().into_actions());
+        let path = path.unwrap_or_else(|| panic!("without {rule}, {} holds within {bounds:?}", property.name()));
+        println!("without {rule}: {}, {} steps: {path:?}", property.name(), path.len());
+    }
+}
+
+#[test]
+fn each_rule_is_taken_away_and_each_property_is_broken() {
+    let rules: BTreeSet<&str> = ABLATIONS.iter().map(|(rule, ..)| *rule).collect();
+    assert_eq!(rules, Rules::NAMES.iter().copied().collect());
+    let broken: BTreeSet<Broken> = ABLATIONS.iter().map(|(_, broken, _)| *broken).collect();
+    assert_eq!(broken, Broken::ALL.iter().copied().collect());
+}
