@@ -15,6 +15,8 @@ pub enum Action {
     Dispatch(usize),
     /// The same, but the answer of the send is lost and it is sent again.
     SendTwice(usize),
+    /// The queue refuses the next of several runs.
+    FailSend(usize),
     DispatchCrash(usize),
     /// A worker receives the message in this place of the queue, and screens it.
     Receive(usize, usize),
@@ -112,12 +114,19 @@ impl Protocol {
                     actions.push(Action::Dispatch(p));
                 }
             }
-            // A crash after a mere read leaves nothing behind.
-            Scheduler::Skip { .. } => actions.push(Action::Dispatch(p)),
-            Scheduler::Fire { .. } => {
+            Scheduler::Fire { reading, .. } | Scheduler::Skip { reading, .. } => {
+                let is_fire = matches!(s.schedulers[p], Scheduler::Fire { .. });
+                let is_under_way = reading.message.instant > reading.from && reading.is_fresh;
                 actions.push(Action::Dispatch(p));
-                if may_crash && s.messages().count() < 2 {
+                if is_fire && is_under_way {
+                    actions.push(Action::FailSend(p));
+                }
+                if is_fire && may_crash && s.messages().count() < 2 {
                     actions.push(Action::SendTwice(p));
+                }
+                // A crash after a mere read leaves nothing behind.
+                if is_under_way && may_crash {
+                    actions.push(Action::DispatchCrash(p));
                 }
             }
             Scheduler::Advance { .. } | Scheduler::FireLate { .. } | Scheduler::SkipLate { .. } => {
@@ -141,7 +150,7 @@ impl Protocol {
                 return;
             }
             Worker::Calling { .. } => {
-                actions.extend([Outcome::Delivered, Outcome::Temporary].map(|outcome| Action::Call(w, outcome)));
+                actions.extend(Outcome::ALL.map(|outcome| Action::Call(w, outcome)));
             }
             Worker::Called { .. } if s.freezes < 1 && !self.rules.known_outcome_recorded => {
                 actions.extend([Action::Work(w), Action::LoseHeartbeat(w)]);
@@ -169,6 +178,7 @@ impl Protocol {
                 s.crashes += 1;
                 s.send(reading.message);
             }
+            Action::FailSend(p) => s.schedulers[p] = self.fail_send(s.schedulers[p])?,
             Action::DispatchCrash(p) => {
                 s.crashes += 1;
                 s.schedulers[p] = Scheduler::Idle;
@@ -186,7 +196,7 @@ impl Protocol {
             Action::WorkCrash(w) => {
                 s.crashes += 1;
                 if let Worker::Calling { m, .. } | Worker::Called { m, .. } = s.workers[w] {
-                    s.run(m.instant).is_excused = true;
+                    s.run(m.instant).is_excused = self.excuses();
                 }
                 s.workers[w] = Worker::Idle;
             }
@@ -201,7 +211,7 @@ impl Protocol {
             Action::Expire(instant) => {
                 if s.workers.iter().any(|w| w.owns(instant)) {
                     s.freezes += 1;
-                    s.run(instant).is_excused = true;
+                    s.run(instant).is_excused = self.excuses();
                 }
                 s.run(instant).row.is_expired = true;
             }
@@ -228,6 +238,11 @@ impl Protocol {
             }
             worker @ (Worker::Calling { .. } | Worker::Idle) => worker,
         };
+    }
+
+    /// Where a run whose holder is gone is tried again, a crash or a freeze excuses a second delivery.
+    fn excuses(&self) -> bool {
+        !self.holds_lost
     }
 
     /// A worker whose record can only be refused is as good as idle.

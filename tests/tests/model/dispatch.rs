@@ -10,19 +10,22 @@ impl Protocol {
     pub fn dispatch(&self, s: &mut State, scheduler: Scheduler) -> Option<Scheduler> {
         match scheduler {
             Scheduler::Idle => self.read(s),
-            Scheduler::Fire { reading, to } if !self.rules.enqueue_first => {
-                self.advance(s, reading.message.instant, reading.is_fresh, to);
+            Scheduler::Fire { reading, to, .. } if !self.rules.enqueue_first => {
+                self.advance(s, reading.from, reading.is_fresh, to);
                 Some(Scheduler::FireLate { reading })
             }
-            Scheduler::Fire { reading, to } => s.send(reading.message).then_some(advance(reading, to)),
+            Scheduler::Fire { reading, last, to } => s.send(reading.message).then(|| match following(reading, last) {
+                Some(reading) => Scheduler::Fire { reading, last, to },
+                None => advance(reading, to),
+            }),
             Scheduler::FireLate { reading } => s.send(reading.message).then_some(Scheduler::Idle),
-            Scheduler::Skip { reading, covers, to } if !self.rules.skip_row_first => {
-                self.advance(s, reading.message.instant, reading.is_fresh, to);
+            Scheduler::Skip { reading, covers, to, .. } if !self.rules.skip_row_first => {
+                self.advance(s, reading.from, reading.is_fresh, to);
                 Some(Scheduler::SkipLate { reading, covers })
             }
-            Scheduler::Skip { reading, covers, to } => Some(self.skip(s, reading, covers, to)),
+            Scheduler::Skip { reading, covers, last, to } => Some(self.skip(s, reading, covers, last, to)),
             Scheduler::SkipLate { reading, covers } => {
-                self.skip(s, reading, covers, 0);
+                self.skip(s, reading, covers, reading.from, 0);
                 Some(Scheduler::Idle)
             }
             Scheduler::Advance { from, is_fresh, to } => {
@@ -37,32 +40,43 @@ impl Protocol {
         let job = s.job;
         let reading = |due| {
             let message = Message { instant: job.next, due, generation: job.generation, is_former: false, copy: 0 };
-            Reading { message, is_fresh: true }
+            Reading { from: job.next, message, is_fresh: true }
         };
         match self.real.decide(job, s.now) {
             Plan::Nothing => None,
-            Plan::Fire { due, to } => Some(Scheduler::Fire { reading: reading(due), to }),
-            Plan::Skip { due, covers, to } => Some(Scheduler::Skip { reading: reading(due), covers, to }),
+            Plan::Fire { due, last, to } => Some(Scheduler::Fire { reading: reading(due), last, to }),
+            Plan::Skip { due, covers, last, to } => Some(Scheduler::Skip { reading: reading(due), covers, last, to }),
         }
     }
 
     /// Writes the row of a skip over the row that is there, if the table allows it.
-    fn skip(&self, s: &mut State, reading: Reading, covers: u8, to: u8) -> Scheduler {
+    fn skip(&self, s: &mut State, reading: Reading, covers: u8, last: u8, to: u8) -> Scheduler {
         let Message { instant, generation, .. } = reading.message;
         let found = if self.rules.conditional_skip { s.row(instant) } else { Row::NONE };
         match self.real.apply(found, generation, Event::SkipByDispatch { covers }, s.now) {
             Transition::Write(row) => {
                 s.write_row(instant, row);
-                advance(reading, to)
+                next_skip(reading, covers, last, to)
             }
+            // What has its row is passed first.
+            _ if found.status.is_open() && instant > reading.from => advance(reading, instant),
             // Its run is open: it is enqueued after all, the worker decides.
-            _ if found.status.is_open() => Scheduler::Fire { reading, to: instant + 1 },
+            _ if found.status.is_open() => Scheduler::Fire { reading, last: instant, to: instant + 1 },
             _ if !self.rules.row_bounds_range => advance(reading, to),
             // A range row is there already. A row by an older schedule says nothing of how far this one may go.
             _ if found.covers > 0 && found.generation == generation => {
                 advance(reading, self.real.after_skip(instant, found.covers, s.now))
             }
+            _ if instant < last => next_skip(reading, covers, last, to),
             _ => advance(reading, instant + 1),
+        }
+    }
+
+    /// A run of several could not be enqueued: the job advances behind those that were.
+    pub fn fail_send(&self, scheduler: Scheduler) -> Option<Scheduler> {
+        match scheduler {
+            Scheduler::Fire { reading, .. } => Some(advance(reading, reading.message.instant)),
+            _ => None,
         }
     }
 
@@ -87,12 +101,10 @@ impl Protocol {
                 Scheduler::Advance { from, is_fresh, .. } if !self.may_advance(s, from, is_fresh) => {
                     s.schedulers[p] = Scheduler::Idle;
                 }
-                Scheduler::Fire { reading, .. } if !self.may_advance(s, reading.message.instant, reading.is_fresh) => {
-                    s.schedulers[p] = if s.is_over(reading.message.instant) {
-                        Scheduler::Idle
-                    } else {
-                        Scheduler::Fire { reading: Reading { is_fresh: false, ..reading }, to: 0 }
-                    };
+                Scheduler::Fire { reading, last, .. } if !self.may_advance(s, reading.from, reading.is_fresh) => {
+                    let is_over = reading.message.instant == last && s.is_over(last);
+                    let reading = Reading { from: 0, is_fresh: false, ..reading };
+                    s.schedulers[p] = if is_over { Scheduler::Idle } else { Scheduler::Fire { reading, last, to: 0 } };
                 }
                 _ => {}
             }
@@ -101,7 +113,20 @@ impl Protocol {
 }
 
 fn advance(reading: Reading, to: u8) -> Scheduler {
-    Scheduler::Advance { from: reading.message.instant, is_fresh: reading.is_fresh, to }
+    Scheduler::Advance { from: reading.from, is_fresh: reading.is_fresh, to }
+}
+
+/// The same reading, one firing on; none behind the last one.
+fn following(reading: Reading, last: u8) -> Option<Reading> {
+    let instant = reading.message.instant + 1;
+    (instant <= last).then_some(Reading { message: Message { instant, due: instant, ..reading.message }, ..reading })
+}
+
+fn next_skip(reading: Reading, covers: u8, last: u8, to: u8) -> Scheduler {
+    match following(reading, last) {
+        Some(reading) => Scheduler::Skip { reading, covers, last, to },
+        None => advance(reading, to),
+    }
 }
 
 impl State {

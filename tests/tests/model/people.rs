@@ -37,7 +37,7 @@ impl Protocol {
         s.stale = (!self.rules.consistent_read).then_some(old);
         s.changes += u8::from(change != Change::Resume);
         s.schedulers.iter_mut().for_each(Scheduler::outdate);
-        if change == Change::Recreate {
+        if change == Change::Recreate && old.state == JobState::Cancelled {
             s.job.first = s.job.next;
             let decided = s.schedulers.iter_mut().filter_map(Scheduler::message_mut);
             let queued = s.queue.iter_mut().flatten();

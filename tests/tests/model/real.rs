@@ -8,7 +8,7 @@ use super::people::Change;
 use super::state::{Ending, Job, JobState, MOST_ATTEMPTS, MOST_INSTANTS, Message, Outcome, Row, Status};
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::deadline::StartRule;
-use punctual_core::dispatch::{self, Coalesce, Decision};
+use punctual_core::dispatch::{self, Coalesce, Decision, DueRun};
 use punctual_core::due::{DueBucket, Shards};
 use punctual_core::idempotency::{self, Screen};
 use punctual_core::job::{
@@ -19,7 +19,7 @@ use punctual_core::message::{MESSAGE_VERSION, Message as RealMessage};
 use punctual_core::missed::{Many, MissedRule};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::priority::Priority;
-use punctual_core::retry::{self, GatewayPolicy, RetryRule};
+use punctual_core::retry::{self, GatewayPolicy, RetryRule, WhenUnknown};
 use punctual_core::run::{self, Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason, SkippedBy, SkippedRange};
 use punctual_core::schedule::{Anchor, Firing, Schedule};
 use punctual_core::zone::Zones;
@@ -47,8 +47,8 @@ const HOLDER: &str = "holder";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     Nothing,
-    Fire { due: u8, to: u8 },
-    Skip { due: u8, covers: u8, to: u8 },
+    Fire { due: u8, last: u8, to: u8 },
+    Skip { due: u8, covers: u8, last: u8, to: u8 },
 }
 
 /// What the screen says.
@@ -62,8 +62,8 @@ pub enum Screened {
 /// What wants to change a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    Begin { most_attempts: u8, outlives_call: bool },
-    Record { is_owner: bool, outcome: Outcome },
+    Begin { most_attempts: u8, outlives_call: bool, holds_lost: bool },
+    Record { is_owner: bool, outcome: Outcome, holds_unknown: bool },
     End(Ending),
     SkipByDispatch { covers: u8 },
 }
@@ -185,24 +185,38 @@ impl Real {
                 Decision::Stale | Decision::Unindex => Plan::Nothing,
                 Decision::Broken(reason) => panic!("{reason}: {job:?}"),
                 Decision::Fire { runs, .. } => {
-                    assert_eq!(runs.len(), 1, "a job whose firings may be coalesced sends one run at a time");
-                    Plan::Fire { due: self.due(job, &runs[0].message), to: self.next_image(&runs[0].to) }
+                    let is_coalesced = self.spec.missed.many != Many::All;
+                    assert!(!is_coalesced || runs.len() == 1, "such a job sends one run at a time");
+                    let (due, last, to) = self.in_order(job, &runs);
+                    Plan::Fire { due, last, to }
                 }
                 Decision::Skip { runs, .. } => {
-                    assert_eq!(runs.len(), 1, "several are skipped as one row");
-                    Plan::Skip { due: self.due(job, &runs[0].message), covers: 0, to: self.next_image(&runs[0].to) }
+                    let (due, last, to) = self.in_order(job, &runs);
+                    Plan::Skip { due, covers: 0, last, to }
                 }
                 Decision::Coalesce(skip) => {
                     let Coalesce { range, first, to, .. } = *skip;
                     assert_eq!(self.next_image(&first.to), job.next + 1);
                     let covers = exact_step(range.to);
-                    Plan::Skip { due: self.due(job, &first.message), covers, to: self.next_image(&to) }
+                    Plan::Skip { due: self.due(job, &first), covers, last: job.next, to: self.next_image(&to) }
                 }
             }
         })
     }
 
-    fn due(&self, job: &Job, message: &RealMessage) -> u8 {
+    /// When the first of several runs is due, which firing is the last one, and where the job goes behind that.
+    fn in_order(&self, job: &Job, runs: &[DueRun]) -> (u8, u8, u8) {
+        let (mut last, mut to) = (job.next, 0);
+        for (run, instant) in runs.iter().zip(job.next..) {
+            (last, to) = (instant, self.next_image(&run.to));
+            let due = self.due(&Job { next: instant, ..*job }, run);
+            assert!(to == instant + 1 && (due == instant || instant == job.next), "firing follows firing");
+        }
+        (self.due(job, &runs[0]), last, to)
+    }
+
+    fn due(&self, job: &Job, run: &DueRun) -> u8 {
+        let message = &run.message;
         assert_eq!(
             (exact_step(message.scheduled_at), generation_number(message.generation)),
             (job.next, job.generation)
@@ -392,6 +406,7 @@ impl Real {
             Status::Retrying => RunStatus::Retrying,
             Status::Void | Status::Skipped => RunStatus::Skipped,
             Status::Succeeded | Status::Ended => RunStatus::Succeeded,
+            Status::Failed => RunStatus::Failed,
             Status::Dead => RunStatus::Dead,
             Status::Indeterminate => RunStatus::Indeterminate,
         };
@@ -440,7 +455,6 @@ fn attempt(n: u32) -> Attempt {
 }
 
 fn apply(row: Option<&RunRow>, facts: &run::RunFacts, event: Event, now: DateTime<Utc>) -> run::Transition {
-    let gateway = GatewayPolicy::default();
     let skip = |reason, covers: u8, by, takeover_grace| {
         let range = (covers > 0).then(|| SkippedRange { to: at(covers), count: u32::from(covers) });
         run::Event::Skip { reason, range, by, takeover_grace }
@@ -449,16 +463,20 @@ fn apply(row: Option<&RunRow>, facts: &run::RunFacts, event: Event, now: DateTim
         Event::Record { outcome: Outcome::Temporary, .. } => {
             retry::Outcome::Temporary { reason: "busy".into(), retry_after: None }
         }
+        Event::Record { outcome: Outcome::Permanent, .. } => retry::Outcome::Permanent { reason: "bad number".into() },
+        Event::Record { outcome: Outcome::Unknown, .. } => retry::Outcome::Unknown { reason: "no answer".into() },
         _ => retry::Outcome::Delivered { gateway_ref: "g".into() },
     };
     let real = match event {
-        Event::Begin { most_attempts, outlives_call } => {
+        Event::Begin { most_attempts, outlives_call, holds_lost } => {
+            let gateway = GatewayPolicy { on_takeover: when_unknown(holds_lost), ..GatewayPolicy::default() };
             let (lease, takeover_grace) = if outlives_call { (LEASE, GRACE) } else { Default::default() };
             let (token, rule) = (HOLDER, rule(most_attempts));
             let begin = run::Begin { token, worker: "w", job_version: 1, lease, takeover_grace, rule, gateway };
             run::Event::Begin(begin)
         }
-        Event::Record { is_owner, .. } => {
+        Event::Record { is_owner, holds_unknown, .. } => {
+            let gateway = GatewayPolicy { on_unknown: when_unknown(holds_unknown), ..GatewayPolicy::default() };
             let token = if is_owner { HOLDER } else { "overtaken" };
             let rule = rule(MOST_ATTEMPTS);
             run::Event::Record(run::Record { token, outcome: &outcome, rule, gateway, random: RANDOM })
@@ -473,6 +491,10 @@ fn apply(row: Option<&RunRow>, facts: &run::RunFacts, event: Event, now: DateTim
     run::apply(row, facts, &real, now, "w")
 }
 
+fn when_unknown(holds: bool) -> WhenUnknown {
+    if holds { WhenUnknown::Hold } else { WhenUnknown::Retry }
+}
+
 fn row_image(real: &RunRow, now: u8) -> Row {
     let is_void = real.reason.is_some_and(SkipReason::is_void);
     Row {
@@ -484,7 +506,7 @@ fn row_image(real: &RunRow, now: u8) -> Row {
             RunStatus::Succeeded => Status::Succeeded,
             RunStatus::Dead => Status::Dead,
             RunStatus::Indeterminate => Status::Indeterminate,
-            RunStatus::Failed => panic!("no attempt of the model fails for good"),
+            RunStatus::Failed => Status::Failed,
         },
         attempt: real.attempt as u8,
         is_expired: real.lease_until.is_some_and(|until| until <= at(now)),

@@ -69,6 +69,8 @@ rules! {
     lease_outlives_call,
     /// Begin without an attempt left ends the run as dead.
     last_attempt_dies,
+    /// An unknown outcome is not tried again where the gateway would not drop the repeat.
+    unknown_is_held,
     /// The owner token fences a record.
     fenced_record,
     /// A known outcome is recorded even after the message's lease was lost.

@@ -56,9 +56,10 @@ pub enum Status {
     /// Skipped by its deadline or as missed.
     Skipped,
     Succeeded,
+    Failed,
     Dead,
     Indeterminate,
-    /// Any of the four, with its dead letter if it needs one: how it ended makes no difference any more.
+    /// Any of the five, with its dead letter if it needs one: how it ended makes no difference any more.
     Ended,
 }
 
@@ -73,7 +74,7 @@ impl Status {
     }
 
     pub fn is_final(self) -> bool {
-        self.has_letter() || matches!(self, Status::Skipped | Status::Succeeded | Status::Ended)
+        self.has_letter() || matches!(self, Status::Skipped | Status::Succeeded | Status::Failed | Status::Ended)
     }
 }
 
@@ -118,8 +119,10 @@ impl Row {
             Status::Skipped if self.covers > 0 => {
                 Row { status: Status::Skipped, generation: self.generation, covers: self.covers, ..Row::NONE }
             }
-            Status::Skipped | Status::Succeeded | Status::Ended => Row { status: Status::Ended, ..Row::NONE },
             status @ (Status::Dead | Status::Indeterminate) => Row { status, ..Row::NONE },
+            Status::Skipped | Status::Succeeded | Status::Failed | Status::Ended => {
+                Row { status: Status::Ended, ..Row::NONE }
+            }
         }
     }
 
@@ -144,7 +147,9 @@ pub struct Message {
 /// What a scheduler found due, with what it read: it may be out of date by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reading {
-    /// The message of the firing that the job stood at.
+    /// The firing that the job stood at.
+    pub from: u8,
+    /// The message of that firing, or of a later one whose turn it is.
     pub message: Message,
     /// The job's version is still the one that was read.
     pub is_fresh: bool,
@@ -153,15 +158,18 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheduler {
     Idle,
-    /// Decided: enqueue the run, then advance to `to`.
+    /// Decided: enqueue the runs up to `last`, then advance to `to`.
     Fire {
         reading: Reading,
+        last: u8,
         to: u8,
     },
-    /// Decided: write a row for the firings up to `covers` (zero = the first alone), then advance to `to`.
+    /// Decided: write a row for each firing up to `last`, or, unless `covers` is zero, one for all up to there; then advance
+    /// to `to`.
     Skip {
         reading: Reading,
         covers: u8,
+        last: u8,
         to: u8,
     },
     /// The run is in the queue, or the skip is a row: advance from where the job was read.
@@ -212,6 +220,13 @@ pub enum Bar {
 pub enum Outcome {
     Delivered,
     Temporary,
+    Permanent,
+    /// It may have been delivered: the adversary says that it was.
+    Unknown,
+}
+
+impl Outcome {
+    pub const ALL: [Outcome; 4] = [Outcome::Delivered, Outcome::Temporary, Outcome::Permanent, Outcome::Unknown];
 }
 
 /// How a message ends without a call.

@@ -88,7 +88,7 @@ impl Protocol {
 
     fn begin_event(&self) -> Event {
         let most_attempts = if self.rules.last_attempt_dies { MOST_ATTEMPTS } else { MOST_ATTEMPTS + 1 };
-        Event::Begin { most_attempts, outlives_call: self.rules.lease_outlives_call }
+        Event::Begin { most_attempts, outlives_call: self.rules.lease_outlives_call, holds_lost: self.holds_lost }
     }
 
     /// The row that begin is asked about: the one that is there, less what a rule that was taken away would look at.
@@ -108,7 +108,7 @@ impl Protocol {
             Bar::Free => {}
         }
         let run = s.run(m.instant);
-        if outcome != Outcome::Temporary {
+        if matches!(outcome, Outcome::Delivered | Outcome::Unknown) {
             let is_twice = run.is_delivered && !run.is_excused;
             run.is_delivered = true;
             if is_twice {
@@ -125,7 +125,11 @@ impl Protocol {
             // What it wrote when it began, whatever stands there by now.
             false => Row { status: Status::Running, is_expired: false, ..s.row(m.instant) },
         };
-        let event = Event::Record { is_owner: is_owner || !self.rules.fenced_record, outcome };
+        let event = Event::Record {
+            is_owner: is_owner || !self.rules.fenced_record,
+            outcome,
+            holds_unknown: self.rules.unknown_is_held,
+        };
         let Transition::Write(new) = self.real.apply(row, m.generation, event, s.now) else {
             return Worker::Idle; // a fenced worker touches nothing
         };
@@ -141,7 +145,7 @@ impl Protocol {
             Status::Dead | Status::Indeterminate => Worker::Letter { m },
             // Somebody has it, or it waits: the message comes again.
             Status::None | Status::Running | Status::Retrying => Worker::Idle,
-            Status::Succeeded | Status::Skipped | Status::Void | Status::Ended => {
+            Status::Succeeded | Status::Failed | Status::Skipped | Status::Void | Status::Ended => {
                 s.delete(m);
                 Worker::Idle
             }
