@@ -93,7 +93,7 @@ impl Model for Protocol {
                 s.broken != Some(Broken::$name)
             })),*] };
         }
-        let mut all = always!(LOST TWICE EARLY CANCEL PAUSE FINAL FALSE ZOMBIE DLQ STUCK ATTEMPTS);
+        let mut all = always!(Lost Twice Early Cancel Pause Final False Zombie DeadLetter Stuck Attempts);
         // The promises have windows, and the model reaches them.
         all.push(Property::sometimes(super::CALLED_AFTER_CANCEL, |_, s: &State| {
             s.job.state == JobState::Cancelled && s.workers.iter().any(|w| matches!(w, Worker::Called { .. }))
@@ -248,10 +248,9 @@ impl Protocol {
     /// A worker whose record can only be refused is as good as idle.
     fn forget_refused_records(&self, s: &mut State) {
         for w in 0..s.workers.len() {
-            if let Worker::Called { m, is_owner, .. } = s.workers[w] {
-                if self.rules.fenced_record && !(is_owner && s.row(m.instant).status == Status::Running) {
-                    s.workers[w] = Worker::Idle;
-                }
+            let Worker::Called { m, is_owner, .. } = s.workers[w] else { continue };
+            if self.rules.fenced_record && !(is_owner && s.row(m.instant).status == Status::Running) {
+                s.workers[w] = Worker::Idle;
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use super::Protocol;
 use super::properties::Broken;
-use super::real::{Event, Plan, Transition};
+use super::real::Plan;
+use super::rows::{Event, Transition};
 use super::state::{JobState, Message, Reading, Row, Scheduler, State, Status};
 
 impl Protocol {
@@ -88,7 +89,7 @@ impl Protocol {
     fn advance(&self, s: &mut State, from: u8, is_fresh: bool, to: u8) {
         if self.may_advance(s, from, is_fresh) {
             if s.job.state != JobState::Active {
-                s.breaks(Broken::ZOMBIE);
+                s.breaks(Broken::Zombie);
             }
             s.job = self.real.advance(s.job, to, s.now);
         }
@@ -134,11 +135,11 @@ impl State {
     pub fn write_row(&mut self, instant: u8, new: Row) {
         let old = self.row(instant);
         if old.status.is_final() && old != new {
-            self.breaks(Broken::FINAL);
+            self.breaks(Broken::Final);
         }
         let is_skip = matches!(new.status, Status::Skipped | Status::Void);
         if is_skip && (old.status == Status::Succeeded || old.is_live()) {
-            self.breaks(Broken::FALSE);
+            self.breaks(Broken::False);
         }
         self.run(instant).row = new;
     }

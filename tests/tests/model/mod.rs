@@ -5,7 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `state` | what exists, and which states are the same |
-//! | `real` | the real values behind the small ones, and the real rules asked about them |
+//! | `real`, `rows` | the real values behind the small ones, and the real rules asked about them |
 //! | `people`, `dispatch`, `work` | the processes, one function a step |
 //! | `adversary` | what may happen, in any order |
 //! | `properties` | what must hold after every step |
@@ -28,6 +28,7 @@ mod dispatch;
 mod people;
 mod properties;
 mod real;
+mod rows;
 mod rules;
 mod state;
 mod work;

@@ -23,27 +23,27 @@ macro_rules! properties {
 
 properties! {
     /// The job was advanced past a firing that has neither a row that ends it nor a message that may run it.
-    LOST,
+    Lost,
     /// A second delivery, and neither a crash nor a freeze between a call and its record.
-    TWICE,
+    Twice,
     /// A call before the run was due, or inside its back-off.
-    EARLY,
+    Early,
     /// A call whose screen began after the cancel.
-    CANCEL,
+    Cancel,
     /// A call whose screen began after the pause.
-    PAUSE,
+    Pause,
     /// A row that had ended was changed.
-    FINAL,
+    Final,
     /// History says "skipped" over a run that is under way or was delivered.
-    FALSE,
+    False,
     /// An advance put a job back into the index that is not active.
-    ZOMBIE,
+    Zombie,
     /// A dead or indeterminate run without a dead letter, and nobody who would send one.
-    DLQ,
+    DeadLetter,
     /// An open row without a message.
-    STUCK,
+    Stuck,
     /// More attempts than the job's rule allows.
-    ATTEMPTS,
+    Attempts,
 }
 
 impl Protocol {
@@ -70,10 +70,10 @@ fn missing(s: &State, instant: u8) -> Option<Broken> {
     });
     match run.row.status {
         Status::None | Status::Void if is_alive && instant >= job.first && !s.is_in_range(instant) => {
-            (!may_run(job.deciding(instant))).then_some(Broken::LOST)
+            (!may_run(job.deciding(instant))).then_some(Broken::Lost)
         }
-        Status::Running | Status::Retrying if !is_queued && !is_held => Some(Broken::STUCK),
-        Status::Dead | Status::Indeterminate if !run.has_letter && !is_queued && !is_held => Some(Broken::DLQ),
+        Status::Running | Status::Retrying if !is_queued && !is_held => Some(Broken::Stuck),
+        Status::Dead | Status::Indeterminate if !run.has_letter && !is_queued && !is_held => Some(Broken::DeadLetter),
         _ => None,
     }
 }

@@ -5,43 +5,35 @@
 //! recur in millions of states.
 
 use super::people::Change;
-use super::state::{Ending, Job, JobState, MOST_ATTEMPTS, MOST_INSTANTS, Message, Outcome, Row, Status};
+use super::rows::{self, Event, Transition, rule};
+use super::state::{Ending, Job, JobState, MOST_ATTEMPTS, MOST_INSTANTS, Message, Row};
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::deadline::StartRule;
 use punctual_core::dispatch::{self, Coalesce, Decision, DueRun};
 use punctual_core::due::{DueBucket, Shards};
 use punctual_core::idempotency::{self, Screen};
 use punctual_core::job::{
-    Advanced, Change as RealChange, Changed, Job as RealJob, JobKey, JobSpec, JobState as RealState, Timetable, Void,
-    Voids,
+    Advanced, Change as RealChange, Changed, Job as RealJob, JobKey, JobSpec, JobState as RealState, Timetable, Voids,
 };
 use punctual_core::message::{MESSAGE_VERSION, Message as RealMessage};
 use punctual_core::missed::{Many, MissedRule};
 use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::priority::Priority;
-use punctual_core::retry::{self, GatewayPolicy, RetryRule, WhenUnknown};
-use punctual_core::run::{self, Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason, SkippedBy, SkippedRange};
+use punctual_core::run::{RunKey, SkipReason, SkippedRange};
 use punctual_core::schedule::{Anchor, Firing, Schedule};
 use punctual_core::zone::Zones;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::RwLock;
-use std::time::Duration;
 
 /// One step of the clock: longer than the two minutes after which a firing counts as missed, and no longer than the fifteen
 /// for which a message may be sent ahead.
-const STEP_S: i64 = 600;
+pub(super) const STEP_S: i64 = 600;
 /// Just below two steps, so that at two steps a run is too late.
 const START_WITHIN_S: u32 = 2 * STEP_S as u32 - 1;
-/// Lease and grace end within the step.
-const LEASE: Duration = Duration::from_secs(15);
-const GRACE: Duration = Duration::from_secs(30);
-/// The longest wait, so that a back-off ends at the next step.
-const RANDOM: f64 = 0.999;
 /// Generation 0. It lies ahead of the model's clock, as if a host whose clock is ahead had made it: a new one must be
 /// higher than the last, whatever the clock says.
 const GENERATION_0: u64 = 2_000_000_000_000;
-const HOLDER: &str = "holder";
 
 /// What dispatch decides about a due job; `to` is the next firing then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,33 +51,18 @@ pub enum Screened {
     PutBack,
 }
 
-/// What wants to change a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    Begin { most_attempts: u8, outlives_call: bool, holds_lost: bool },
-    Record { is_owner: bool, outcome: Outcome, holds_unknown: bool },
-    End(Ending),
-    SkipByDispatch { covers: u8 },
-}
-
-/// What the row's table says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transition {
-    Write(Row),
-    LookLater,
-    Refused,
-}
+const UNPOISONED: &str = "a rule that panics ends the test";
 
 /// Answers to questions already asked.
 struct Known<K, V>(RwLock<HashMap<K, V>>);
 
 impl<K: Hash + Eq, V: Copy> Known<K, V> {
     fn get(&self, key: K, ask: impl FnOnce(&K) -> V) -> V {
-        if let Some(known) = self.0.read().unwrap().get(&key) {
+        if let Some(known) = self.0.read().expect(UNPOISONED).get(&key) {
             return *known;
         }
         let answer = ask(&key);
-        self.0.write().unwrap().insert(key, answer);
+        self.0.write().expect(UNPOISONED).insert(key, answer);
         answer
     }
 }
@@ -109,37 +86,37 @@ pub struct Real {
     changed: Known<(Job, Change, u8), Option<Job>>,
 }
 
-fn at(step: u8) -> DateTime<Utc> {
-    let start: DateTime<Utc> = "2026-12-05T08:00:00Z".parse().unwrap();
+pub(super) fn at(step: u8) -> DateTime<Utc> {
+    let start: DateTime<Utc> = "2026-12-05T08:00:00Z".parse().expect("an instant");
     start + TimeDelta::seconds(i64::from(step) * STEP_S)
 }
 
 /// The step at or after an instant.
-fn step(instant: DateTime<Utc>) -> u8 {
+pub(super) fn step(instant: DateTime<Utc>) -> u8 {
     let seconds = (instant - at(0)).num_milliseconds().div_euclid(1_000);
     u8::try_from((seconds + STEP_S - 1).div_euclid(STEP_S)).expect("the model's clock begins at step 0")
 }
 
-fn exact_step(instant: DateTime<Utc>) -> u8 {
+pub(super) fn exact_step(instant: DateTime<Utc>) -> u8 {
     let step = step(instant);
     assert_eq!(at(step), instant, "firings and what is due lie on steps");
     step
 }
 
-fn generation(number: u8) -> u64 {
+pub(super) fn generation(number: u8) -> u64 {
     GENERATION_0 + u64::from(number)
 }
 
-fn generation_number(real: u64) -> u8 {
+pub(super) fn generation_number(real: u64) -> u8 {
     u8::try_from(real - GENERATION_0).expect("generations of the model are near its first one")
 }
 
 impl Real {
     pub fn new(instants: u8, many: Many) -> Self {
-        let mut schedule = Schedule::parse("every 10m from 2026-12-05T08:10:00Z", at(0)).unwrap();
+        let mut schedule = Schedule::parse("every 10m from 2026-12-05T08:10:00Z", at(0)).expect("a schedule");
         schedule.end_at = Some(at(instants));
         let spec = JobSpec {
-            key: JobKey::new("bank", "c-1/bill").unwrap(),
+            key: JobKey::new("bank", "c-1/bill").expect("a key"),
             name: None,
             schedule,
             anchor: Anchor::Stated,
@@ -171,7 +148,7 @@ impl Real {
     /// The job as it is made, at step 0.
     pub fn created(&self) -> Job {
         let made = RealJob::create(self.spec.clone(), at(0), &self.world(), Some(generation(0) - 1), "t".into(), "x");
-        let job = self.job_image(&made.unwrap());
+        let job = self.job_image(&made.expect("a job"));
         Job { first: job.next, ..job }
     }
 
@@ -308,28 +285,20 @@ impl Real {
         })
     }
 
-    /// [`run::apply`]: what `event`, of a message of this generation, may do to a row.
+    /// [`punctual_core::run::apply`]: what `event`, of a message of this generation, may do to a row.
     pub fn apply(&self, row: Row, generation: u8, event: Event, now: u8) -> Transition {
         self.applied.get((row.normal(now), generation, event, now), |(row, generation, event, now)| {
             let message = Message { instant: 1, due: 1, generation: *generation, is_former: false, copy: 0 };
-            let facts = self.real_message(&message).facts();
-            let real_row = self.real_row(row, &facts.id, *now);
-            match apply(real_row.as_ref(), &facts, *event, at(*now)) {
-                run::Transition::Write(new) => Transition::Write(row_image(&new, *now)),
-                run::Transition::LookLater { .. } => Transition::LookLater,
-                run::Transition::Refused(_) => Transition::Refused,
-            }
+            rows::apply(row, &self.real_message(&message).facts(), *event, *now)
         })
     }
 
-    pub(super) fn real_job(&self, job: &Job) -> RealJob {
+    fn real_job(&self, job: &Job) -> RealJob {
         let next = (job.next <= self.instants).then(|| at(job.next));
         let due = next.map(|_| at(job.due));
         let shard = self.shards.of(&self.spec.key, self.spec.priority);
-        let pairs =
-            (1..=self.instants).map(|i| Void { generation: generation(job.deciding(i)), from: at(i).timestamp() });
         let mut voids = Voids::new(generation(job.deciding(1)));
-        pairs.skip(1).for_each(|pair| voids.push(pair.generation, at_timestamp(pair.from)));
+        (2..=self.instants).for_each(|instant| voids.push(generation(job.deciding(instant)), at(instant)));
         RealJob {
             spec: self.spec.clone(),
             state: match job.state {
@@ -357,7 +326,7 @@ impl Real {
     }
 
     /// The image of a job, without the ghost.
-    pub(super) fn job_image(&self, real: &RealJob) -> Job {
+    fn job_image(&self, real: &RealJob) -> Job {
         // An instant that does not exist is as the last one that does.
         let instant = |n| at(self.instants.min(n));
         let decides = [1, 2].map(|n| generation_number(real.voids.deciding(instant(n))));
@@ -397,122 +366,5 @@ impl Real {
             first_enqueued_at: at(0),
             scheduler: "s".into(),
         }
-    }
-
-    fn real_row(&self, row: &Row, id: &RunId, now: u8) -> Option<RunRow> {
-        let status = match row.status {
-            Status::None => return None,
-            Status::Running => RunStatus::Running,
-            Status::Retrying => RunStatus::Retrying,
-            Status::Void | Status::Skipped => RunStatus::Skipped,
-            Status::Succeeded | Status::Ended => RunStatus::Succeeded,
-            Status::Failed => RunStatus::Failed,
-            Status::Dead => RunStatus::Dead,
-            Status::Indeterminate => RunStatus::Indeterminate,
-        };
-        let is_running = status == RunStatus::Running;
-        let lease_until = if row.is_expired { at(now) - GRACE } else { at(now) + LEASE };
-        let range = (row.covers > 0).then(|| SkippedRange { to: at(row.covers), count: u32::from(row.covers) });
-        Some(RunRow {
-            id: id.clone(),
-            status,
-            attempt: u32::from(row.attempt),
-            owner: is_running.then(|| HOLDER.into()),
-            lease_until: is_running.then_some(lease_until),
-            not_before: (row.not_before > 0).then(|| at(row.not_before)),
-            generation: generation(row.generation),
-            void_gen: (row.status == Status::Void).then(|| generation(row.void_gen)),
-            due_at: at(1),
-            first_enqueued_at: at(0),
-            started_at: None,
-            completed_at: None,
-            attempts: (1..=row.attempt).map(|n| attempt(u32::from(n))).collect(),
-            error: None,
-            gateway_ref: None,
-            reason: match row.status {
-                Status::Void => Some(SkipReason::Superseded),
-                Status::Skipped => Some(SkipReason::Missed),
-                _ => None,
-            },
-            range,
-            revision: 1,
-            write_token: "w".into(),
-        })
-    }
-}
-
-fn at_timestamp(seconds: i64) -> DateTime<Utc> {
-    DateTime::from_timestamp(seconds, 0).unwrap()
-}
-
-fn rule(max_attempts: u8) -> RetryRule {
-    RetryRule { max_attempts: u32::from(max_attempts), base_s: STEP_S as u32, cap_s: STEP_S as u32 }
-}
-
-fn attempt(n: u32) -> Attempt {
-    let class = Some(retry::OutcomeClass::Temporary);
-    Attempt { n, started_at: at(0), ended_at: None, worker: "w".into(), job_version: 1, class, detail: None }
-}
-
-fn apply(row: Option<&RunRow>, facts: &run::RunFacts, event: Event, now: DateTime<Utc>) -> run::Transition {
-    let skip = |reason, covers: u8, by, takeover_grace| {
-        let range = (covers > 0).then(|| SkippedRange { to: at(covers), count: u32::from(covers) });
-        run::Event::Skip { reason, range, by, takeover_grace }
-    };
-    let outcome = match event {
-        Event::Record { outcome: Outcome::Temporary, .. } => {
-            retry::Outcome::Temporary { reason: "busy".into(), retry_after: None }
-        }
-        Event::Record { outcome: Outcome::Permanent, .. } => retry::Outcome::Permanent { reason: "bad number".into() },
-        Event::Record { outcome: Outcome::Unknown, .. } => retry::Outcome::Unknown { reason: "no answer".into() },
-        _ => retry::Outcome::Delivered { gateway_ref: "g".into() },
-    };
-    let real = match event {
-        Event::Begin { most_attempts, outlives_call, holds_lost } => {
-            let gateway = GatewayPolicy { on_takeover: when_unknown(holds_lost), ..GatewayPolicy::default() };
-            let (lease, takeover_grace) = if outlives_call { (LEASE, GRACE) } else { Default::default() };
-            let (token, rule) = (HOLDER, rule(most_attempts));
-            let begin = run::Begin { token, worker: "w", job_version: 1, lease, takeover_grace, rule, gateway };
-            run::Event::Begin(begin)
-        }
-        Event::Record { is_owner, holds_unknown, .. } => {
-            let gateway = GatewayPolicy { on_unknown: when_unknown(holds_unknown), ..GatewayPolicy::default() };
-            let token = if is_owner { HOLDER } else { "overtaken" };
-            let rule = rule(MOST_ATTEMPTS);
-            run::Event::Record(run::Record { token, outcome: &outcome, rule, gateway, random: RANDOM })
-        }
-        Event::End(Ending::Void { void_gen, is_cancel }) => {
-            let reason = if is_cancel { SkipReason::Cancelled } else { SkipReason::Superseded };
-            run::Event::Void { void_gen: generation(void_gen), reason, takeover_grace: GRACE }
-        }
-        Event::End(Ending::TooLate) => skip(SkipReason::Deadline, 0, SkippedBy::Worker, GRACE),
-        Event::SkipByDispatch { covers } => skip(SkipReason::Missed, covers, SkippedBy::Dispatch, Duration::ZERO),
-    };
-    run::apply(row, facts, &real, now, "w")
-}
-
-fn when_unknown(holds: bool) -> WhenUnknown {
-    if holds { WhenUnknown::Hold } else { WhenUnknown::Retry }
-}
-
-fn row_image(real: &RunRow, now: u8) -> Row {
-    let is_void = real.reason.is_some_and(SkipReason::is_void);
-    Row {
-        status: match real.status {
-            RunStatus::Running => Status::Running,
-            RunStatus::Retrying => Status::Retrying,
-            RunStatus::Skipped if is_void => Status::Void,
-            RunStatus::Skipped => Status::Skipped,
-            RunStatus::Succeeded => Status::Succeeded,
-            RunStatus::Dead => Status::Dead,
-            RunStatus::Indeterminate => Status::Indeterminate,
-            RunStatus::Failed => Status::Failed,
-        },
-        attempt: real.attempt as u8,
-        is_expired: real.lease_until.is_some_and(|until| until <= at(now)),
-        not_before: real.not_before.map_or(0, step),
-        generation: generation_number(real.generation),
-        void_gen: real.void_gen.map_or(0, generation_number),
-        covers: real.range.map_or(0, |range| exact_step(range.to)),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Protocol;
 use super::properties::Broken;
-use super::real::{Event, Screened, Transition};
+use super::real::Screened;
+use super::rows::{Event, Transition};
 use super::state::{Bar, Ending, Job, JobState, MOST_ATTEMPTS, Message, Outcome, Row, State, Status, Worker};
 
 impl Protocol {
@@ -78,10 +79,10 @@ impl Protocol {
         (run.begun, run.rests_until) = ((run.begun + 1).min(MOST_ATTEMPTS + 1), 0);
         let is_too_many = run.begun > MOST_ATTEMPTS;
         if is_early || now < m.due {
-            s.breaks(Broken::EARLY);
+            s.breaks(Broken::Early);
         }
         if is_too_many {
-            s.breaks(Broken::ATTEMPTS);
+            s.breaks(Broken::Attempts);
         }
         Worker::Calling { m, is_owner: true, bar }
     }
@@ -103,8 +104,8 @@ impl Protocol {
     /// The call itself. What came of it is the adversary's choice.
     pub fn call(&self, s: &mut State, m: Message, is_owner: bool, bar: Bar, outcome: Outcome) -> Worker {
         match bar {
-            Bar::Cancelled => s.breaks(Broken::CANCEL),
-            Bar::Paused => s.breaks(Broken::PAUSE),
+            Bar::Cancelled => s.breaks(Broken::Cancel),
+            Bar::Paused => s.breaks(Broken::Pause),
             Bar::Free => {}
         }
         let run = s.run(m.instant);
@@ -112,7 +113,7 @@ impl Protocol {
             let is_twice = run.is_delivered && !run.is_excused;
             run.is_delivered = true;
             if is_twice {
-                s.breaks(Broken::TWICE);
+                s.breaks(Broken::Twice);
             }
         }
         Worker::Called { m, is_owner, outcome }
