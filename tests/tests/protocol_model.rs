@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 type Bounds = (u8, u8, u8, Many);
 
 fn protocol((instants, most_changes, most_crashes, many): Bounds, rules: Rules) -> Protocol {
-    let real = Real::new(instants, many);
+    let real = Real::new(instants, instants, many);
     Protocol { rules, real, instants, most_changes, most_crashes, holds_lost: false }
 }
 
@@ -53,6 +53,12 @@ fn firings_skipped_as_a_range_break_nothing() {
 fn firings_that_are_all_run_break_nothing() {
     nothing_is_broken((2, 0, 1, Many::All));
     nothing_is_broken((2, 1, 0, Many::All));
+}
+
+#[test]
+fn a_firing_that_an_edit_adds_is_run_too() {
+    let bounds = (2, 1, 1, Many::Latest);
+    nothing_of(Protocol { real: Real::new(2, 1, Many::Latest), ..protocol(bounds, Rules::ALL) }, bounds);
 }
 
 // Otherwise a crash between a call and its record, or a freeze, excuses a second delivery.

@@ -53,6 +53,7 @@ impl Protocol {
     /// Writes the row of a skip over the row that is there, if the table allows it.
     fn skip(&self, s: &mut State, reading: Reading, covers: u8, last: u8, to: u8) -> Scheduler {
         let Message { instant, generation, .. } = reading.message;
+        let behind = if covers > instant || last > instant { instant + 1 } else { to };
         let found = if self.rules.conditional_skip { s.row(instant) } else { Row::NONE };
         match self.real.apply(found, generation, Event::SkipByDispatch { covers }, s.now) {
             Transition::Write(row) => {
@@ -62,14 +63,14 @@ impl Protocol {
             // What has its row is passed first.
             _ if found.status.is_open() && instant > reading.from => advance(reading, instant),
             // Its run is open: it is enqueued after all, the worker decides.
-            _ if found.status.is_open() => Scheduler::Fire { reading, last: instant, to: instant + 1 },
+            _ if found.status.is_open() => Scheduler::Fire { reading, last: instant, to: behind },
             _ if !self.rules.row_bounds_range => advance(reading, to),
             // A range row is there already. A row by an older schedule says nothing of how far this one may go.
             _ if found.covers > 0 && found.generation == generation => {
                 advance(reading, self.real.after_skip(instant, found.covers, s.now))
             }
             _ if instant < last => next_skip(reading, covers, last, to),
-            _ => advance(reading, instant + 1),
+            _ => advance(reading, behind),
         }
     }
 

@@ -9,7 +9,7 @@ use super::state::{Job, JobState, Scheduler, State, Worker};
 pub enum Change {
     /// Another missed-run rule: decides anew, the timetable stays.
     EditRule,
-    /// Another schedule with the same firings.
+    /// Another schedule: with one firing more, if it has not got all of them.
     EditSchedule,
     Pause,
     Resume,
@@ -34,6 +34,9 @@ impl Protocol {
         let old = s.job;
         let new = self.real.change(old, change, s.now)?;
         s.job = self.less_the_rules_taken_away(old, new, change, s.now);
+        if new.last > s.now {
+            s.job.owes = new.last;
+        }
         s.stale = (!self.rules.consistent_read).then_some(old);
         s.changes += u8::from(change != Change::Resume);
         s.schedulers.iter_mut().for_each(Scheduler::outdate);
@@ -52,7 +55,7 @@ impl Protocol {
         let is_edit = matches!(change, Change::EditRule | Change::EditSchedule);
         if is_edit && old.next <= now && !self.rules.owed_stays_owed {
             let state = job.state;
-            job = self.real.advance(job, self.real.first_after(now), now);
+            job = self.real.advance(job, self.real.first_after(job, now), now);
             job.state = if state == JobState::Paused { state } else { job.state };
         }
         if new.generation > old.generation && !self.rules.void_from_boundary {

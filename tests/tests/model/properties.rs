@@ -69,7 +69,9 @@ fn missing(s: &State, instant: u8) -> Option<Broken> {
         w => w.runs(instant),
     });
     match run.row.status {
-        Status::None | Status::Void if is_alive && instant >= job.first && !s.is_in_range(instant) => {
+        Status::None | Status::Void
+            if is_alive && (job.first..=job.owes).contains(&instant) && !s.is_in_range(instant) =>
+        {
             (!may_run(job.deciding(instant))).then_some(Broken::Lost)
         }
         Status::Running | Status::Retrying if !is_queued && !is_held => Some(Broken::Stuck),

@@ -97,6 +97,11 @@ pub(super) fn step(instant: DateTime<Utc>) -> u8 {
     u8::try_from((seconds + STEP_S - 1).div_euclid(STEP_S)).expect("the model's clock begins at step 0")
 }
 
+/// The step that an edit put an end just behind.
+fn whole_step(end: DateTime<Utc>) -> DateTime<Utc> {
+    at(step(end - TimeDelta::seconds(1)))
+}
+
 pub(super) fn exact_step(instant: DateTime<Utc>) -> u8 {
     let step = step(instant);
     assert_eq!(at(step), instant, "firings and what is due lie on steps");
@@ -112,9 +117,11 @@ pub(super) fn generation_number(real: u64) -> u8 {
 }
 
 impl Real {
-    pub fn new(instants: u8, many: Many) -> Self {
-        let mut schedule = Schedule::parse("every 10m from 2026-12-05T08:10:00Z", at(0)).expect("a schedule");
-        schedule.end_at = Some(at(instants));
+    /// Of `instants`, the schedule has `at_first` when the job is made.
+    pub fn new(instants: u8, at_first: u8, many: Many) -> Self {
+        let mut schedule = Schedule::parse("every 10m from 2026-12-05T08:00:00Z", at(0)).expect("a schedule");
+        schedule.start_at = Some(at(1));
+        schedule.end_at = Some(at(at_first));
         let spec = JobSpec {
             key: JobKey::new("bank", "c-1/bill").expect("a key"),
             name: None,
@@ -149,7 +156,7 @@ impl Real {
     pub fn created(&self) -> Job {
         let made = RealJob::create(self.spec.clone(), at(0), &self.world(), Some(generation(0) - 1), "t".into(), "x");
         let job = self.job_image(&made.expect("a job"));
-        Job { first: job.next, ..job }
+        Job { first: job.next, owes: job.last, ..job }
     }
 
     /// [`dispatch::decide`] about a job within the look-ahead, as of when it is due.
@@ -187,7 +194,10 @@ impl Real {
         for (run, instant) in runs.iter().zip(job.next..) {
             (last, to) = (instant, self.next_image(&run.to));
             let due = self.due(&Job { next: instant, ..*job }, run);
-            assert!(to == instant + 1 && (due == instant || instant == job.next), "firing follows firing");
+            assert!(
+                (to == instant + 1 || to > self.instants) && (due == instant || instant == job.next),
+                "firing follows firing"
+            );
         }
         (self.due(job, &runs[0]), last, to)
     }
@@ -206,7 +216,8 @@ impl Real {
         self.passed.get((from, covers, now), |(from, covers, now)| {
             let decides = [0; MOST_INSTANTS];
             let (state, next) = (JobState::Active, *from);
-            let job = Job { state, next, due: next, decided: 0, generation: 0, decides, first: next };
+            let (last, first, owes) = (self.instants, next, self.instants);
+            let job = Job { state, next, due: next, last, decided: 0, generation: 0, decides, first, owes };
             let range = SkippedRange { to: at(*covers), count: u32::from(covers - from) + 1 };
             self.next_image(&dispatch::after_skip(&self.real_job(&job), range, at(*now), &self.world()))
         })
@@ -222,7 +233,7 @@ impl Real {
                 real.up_to(&Firing { at: at(*to), wall: None }, 1, at(*now), &self.world())
             };
             real.advance(&advanced);
-            Job { first: job.first, ..self.job_image(&real) }
+            Job { first: job.first, owes: job.owes, ..self.job_image(&real) }
         })
     }
 
@@ -230,38 +241,46 @@ impl Real {
     pub fn change(&self, job: Job, change: Change, now: u8) -> Option<Job> {
         self.changed.get((job, change, now), |(job, change, now)| {
             let asked = match change {
-                Change::EditRule => RealChange::Edit(Box::new(self.with_another_rule())),
-                Change::EditSchedule => RealChange::Edit(Box::new(self.with_another_schedule())),
+                Change::EditRule => RealChange::Edit(Box::new(self.with_another_rule(job))),
+                Change::EditSchedule => RealChange::Edit(Box::new(self.with_another_schedule(job))),
                 Change::Pause => RealChange::Pause,
                 Change::Resume => RealChange::Resume,
                 Change::Cancel => RealChange::Cancel,
-                Change::Recreate => RealChange::Recreate(Box::new(self.spec.clone())),
+                Change::Recreate => RealChange::Recreate(Box::new(self.spec_until(self.instants))),
             };
             let old = self.real_job(job);
             match old.change(&asked, at(*now), &self.world(), "u".into(), "y") {
                 Ok(Changed::To(new)) => {
                     assert!(new.version != old.version, "a change is seen by whoever read the job before");
-                    Some(Job { first: job.first, ..self.job_image(&new) })
+                    Some(Job { first: job.first, owes: job.owes, ..self.job_image(&new) })
                 }
                 Ok(Changed::Same) | Err(_) => None,
             }
         })
     }
 
-    fn with_another_rule(&self) -> JobSpec {
-        let missed = MissedRule { start: StartRule::WithinS(START_WITHIN_S - 1), ..self.spec.missed };
-        JobSpec { missed, ..self.spec.clone() }
+    fn spec_until(&self, last: u8) -> JobSpec {
+        let mut spec = self.spec.clone();
+        spec.schedule.end_at = Some(at(last));
+        spec
     }
 
-    fn with_another_schedule(&self) -> JobSpec {
-        let mut spec = self.spec.clone();
-        spec.schedule.end_at = Some(at(self.instants) + TimeDelta::seconds(1));
+    fn with_another_rule(&self, job: &Job) -> JobSpec {
+        let missed = MissedRule { start: StartRule::WithinS(START_WITHIN_S - 1), ..self.spec.missed };
+        JobSpec { missed, ..self.spec_until(job.last) }
+    }
+
+    fn with_another_schedule(&self, job: &Job) -> JobSpec {
+        let mut spec = self.spec_until(self.instants);
+        if job.last == self.instants {
+            spec.schedule.end_at = Some(at(self.instants) + TimeDelta::seconds(1));
+        }
         spec
     }
 
     /// The first firing after now; one more than the last instant if there is none.
-    pub fn first_after(&self, now: u8) -> u8 {
-        let firing = self.spec.schedule.next_after(at(now), &self.zones);
+    pub fn first_after(&self, job: Job, now: u8) -> u8 {
+        let firing = self.spec_until(job.last).schedule.next_after(at(now), &self.zones);
         firing.map_or(self.instants + 1, |firing| exact_step(firing.at))
     }
 
@@ -300,7 +319,7 @@ impl Real {
         let mut voids = Voids::new(generation(job.deciding(1)));
         (2..=self.instants).for_each(|instant| voids.push(generation(job.deciding(instant)), at(instant)));
         RealJob {
-            spec: self.spec.clone(),
+            spec: self.spec_until(job.last),
             state: match job.state {
                 JobState::Active => RealState::Active,
                 JobState::Paused => RealState::Paused,
@@ -345,7 +364,9 @@ impl Real {
             decided: real.decided_at.map_or(0, exact_step) * u8::from(real.decided_at > real.next_scheduled_at),
             generation: generation_number(real.generation),
             decides,
+            last: exact_step(real.spec.schedule.end_at.map(whole_step).expect("the schedule has an end")),
             first: 0,
+            owes: 0,
         }
     }
 

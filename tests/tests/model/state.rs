@@ -30,6 +30,8 @@ pub struct Job {
     pub next: u8,
     /// When that firing is due: later than its instant if a change made it due.
     pub due: u8,
+    /// The last firing of its schedule.
+    pub last: u8,
     /// Since when the schedule decides what follows that firing; zero = it always did.
     pub decided: u8,
     pub generation: u8,
@@ -37,6 +39,8 @@ pub struct Job {
     pub decides: [u8; MOST_INSTANTS],
     /// Ghost: the first instant that this life of the job owes.
     pub first: u8,
+    /// Ghost: the last one. An edit owes nothing that is past already.
+    pub owes: u8,
 }
 
 impl Job {
