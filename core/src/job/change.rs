@@ -23,7 +23,7 @@ pub enum Change {
     Resume,
     /// End it for good, with all that is queued.
     Cancel,
-    /// Make it again, over what is left of a cancelled or done one.
+    /// Make it again, over what is left of a cancelled or done one. What a done one has queued still runs.
     Recreate(Box<JobSpec>),
     /// Let a quarantined job fire again.
     Release,
@@ -255,9 +255,15 @@ impl Job {
         if spec.key != self.spec.key {
             return Err(ChangeError::OtherKey(spec.key.clone()));
         }
+        let made = || Job::create(spec.clone(), now, world, Some(self.generation), String::new(), "");
         match self.state {
-            JobState::Cancelled | JobState::Done => {
-                Ok(Job::create(spec.clone(), now, world, Some(self.generation), String::new(), "")?)
+            JobState::Cancelled => Ok(made()?),
+            JobState::Done => {
+                // Nobody ended what it has queued.
+                let mut job = made()?;
+                job.voids = self.voids.clone();
+                job.voids.push(job.generation, now + TimeDelta::seconds(1));
+                Ok(job)
             }
             JobState::Active | JobState::Paused => Err(self.refused("edit it, or cancel it first")),
             JobState::Quarantined => Err(self.refused("release or edit it, or cancel it first")),

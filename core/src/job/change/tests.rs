@@ -323,6 +323,16 @@ fn a_job_made_again_is_a_new_life_whose_version_goes_on() {
 }
 
 #[test]
+fn a_done_job_made_again_keeps_what_it_has_queued() {
+    let done = fired(&made(spec("at 2026-12-05T09:00")), at("09:00"));
+    let again = changed(&done, &Change::Recreate(Box::new(spec("at 2026-12-05T10:00"))), at("09:05"));
+    assert_eq!(again.next_scheduled_at, Some(at("10:00")));
+    assert!(again.generation > done.generation);
+    assert!(!void(&again, at("09:00"), done.generation), "nobody ended its last run");
+    assert!(void(&again, at("10:00"), done.generation));
+}
+
+#[test]
 fn a_done_job_fires_again_only_by_another_timetable() {
     let bounded = JobSpec { schedule: schedule("cron 0 9 * * *", "UTC", Some(1)), ..spec("every 1h") };
     let done = fired(&made(bounded), at("09:00"));
