@@ -5,6 +5,7 @@
 
 use super::fire::Firing;
 use super::pass::{Dispatcher, Permission, Tally};
+use chrono::{DateTime, Utc};
 use punctual_core::dispatch::{Coalesce, Decision, DueRun, after_skip, decide};
 use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
@@ -75,11 +76,12 @@ enum Skipped {
 }
 
 impl Dispatcher {
-    /// Works off what `job`, read in `bucket`, owes.
+    /// Works off what `job`, read in `bucket` at `now`, owes.
     pub(super) async fn work_off(
         &self,
         mut job: Job,
         mut bucket: DueBucket,
+        mut now: DateTime<Utc>,
         permission: &dyn Permission,
         budget: &Budget,
     ) -> Result<WorkedOff, PortError> {
@@ -92,7 +94,7 @@ impl Dispatcher {
             if budget.is_used_up() && job.spec.missed.many == Many::All {
                 return Ok(WorkedOff::Done(Tally::left()));
             }
-            let skipped = match decide(&job, bucket, self.clock.now(), &self.world().timetable(), &self.id) {
+            let skipped = match decide(&job, bucket, now, &self.world().timetable(), &self.id) {
                 Decision::Fire { priority, runs } => {
                     // One run of a job that is not to have all of them is what the job is for: it does not wait.
                     let is_bounded = job.spec.missed.many == Many::All;
@@ -125,6 +127,8 @@ impl Dispatcher {
                 Skipped::To(to) => to,
                 Skipped::Send(firing) => return Ok(WorkedOff::Send(firing)),
             };
+            // The job is known to stand there from the moment of the advance on.
+            now = self.clock.now();
             let tally = self.advance_to(&job, to.clone()).await;
             if tally.moved.is_empty() {
                 return tally.error.map_or(Ok(WorkedOff::Done(Tally::left())), Err);

@@ -74,6 +74,9 @@ pub struct Scope<'a> {
 /// A page of due jobs, as they were read.
 struct Page {
     jobs: BTreeMap<JobKey, JobRead>,
+    /// Just before the jobs were read: what is decided about them is decided as of then, so that a copy that stood still
+    /// since does not take for missed what another one has sent meanwhile.
+    read_at: DateTime<Utc>,
     /// Some are being sent by the other side: whether they are done is not known yet.
     is_busy: bool,
     next: Option<PageToken>,
@@ -145,7 +148,7 @@ impl Dispatcher {
         let mut tally = Tally::default();
         let mut read = self.read(bucket, None, scope).await;
         loop {
-            let Page { jobs, is_busy, next } = match read {
+            let Page { jobs, read_at, is_busy, next } = match read {
                 Ok(page) => page,
                 Err(of_read) => {
                     tally.add(of_read);
@@ -161,7 +164,7 @@ impl Dispatcher {
                     None => None,
                 }
             };
-            let (mut of_page, following) = futures::join!(self.page(bucket, jobs, scope), following);
+            let (mut of_page, following) = futures::join!(self.page(bucket, jobs, read_at, scope), following);
             let now = self.clock.monotonic();
             let moved: HashSet<JobKey> = of_page.moved.drain(..).collect();
             for key in &taken {
@@ -202,13 +205,14 @@ impl Dispatcher {
             }
         }
         if keys.is_empty() {
-            return Ok(Page { jobs: BTreeMap::new(), is_busy, next });
+            return Ok(Page { jobs: BTreeMap::new(), read_at: span.until, is_busy, next });
         }
+        let read_at = self.clock.now();
         match self.ports.jobs.get_many(&keys).await {
             Ok(jobs) => {
                 // What is shown but not there is gone.
                 keys.iter().filter(|key| !jobs.contains_key(key)).for_each(|key| scope.in_hand.let_go(key, false, now));
-                Ok(Page { jobs, is_busy, next })
+                Ok(Page { jobs, read_at, is_busy, next })
             }
             Err(error) => {
                 keys.iter().for_each(|key| scope.in_hand.let_go(key, false, now));
@@ -217,15 +221,22 @@ impl Dispatcher {
         }
     }
 
-    async fn page(&self, bucket: DueBucket, jobs: BTreeMap<JobKey, JobRead>, scope: &Scope<'_>) -> Tally {
+    async fn page(
+        &self,
+        bucket: DueBucket,
+        jobs: BTreeMap<JobKey, JobRead>,
+        read_at: DateTime<Utc>,
+        scope: &Scope<'_>,
+    ) -> Tally {
         let permission = scope.permission;
         let (mut firings, mut asides) = (Vec::new(), Vec::new());
         for (key, read) in jobs {
-            self.sort_out(bucket, key, read, &mut firings, &mut asides);
+            self.sort_out(bucket, key, read, read_at, &mut firings, &mut asides);
         }
         let mut tally = self.fire_all(firings, Duration::ZERO, permission).await;
         let budget = Budget::of_a_page();
-        let work: Vec<_> = asides.into_iter().map(|aside| self.aside(bucket, aside, permission, &budget)).collect();
+        let work: Vec<_> =
+            asides.into_iter().map(|aside| self.aside(bucket, aside, read_at, permission, &budget)).collect();
         let results: Vec<_> = stream::iter(work).buffer_unordered(ASIDES_AT_ONCE).collect().await;
         let mut late = Vec::new();
         for result in results {
@@ -271,6 +282,7 @@ impl Dispatcher {
         bucket: DueBucket,
         key: JobKey,
         read: JobRead,
+        now: DateTime<Utc>,
         firings: &mut Vec<Firing>,
         asides: &mut Vec<Aside>,
     ) {
@@ -278,7 +290,7 @@ impl Dispatcher {
             JobRead::Job(job) => job,
             JobRead::Unreadable(reason) => return asides.push(Aside::Quarantine(key, reason)),
         };
-        let (now, world) = (self.clock.now(), self.world());
+        let world = self.world();
         if is_backlog(&job, now, &world.timetable()) {
             return asides.push(Aside::WorkOff(job));
         }
@@ -298,6 +310,7 @@ impl Dispatcher {
         &self,
         bucket: DueBucket,
         aside: Aside,
+        read_at: DateTime<Utc>,
         permission: &dyn Permission,
         budget: &Budget,
     ) -> Result<Option<Firing>, Tally> {
@@ -315,7 +328,7 @@ impl Dispatcher {
             }
             Aside::WorkOff(job) => {
                 let key = job.spec.key.clone();
-                match self.work_off(*job, bucket, permission, budget).await {
+                match self.work_off(*job, bucket, read_at, permission, budget).await {
                     Ok(WorkedOff::Done(tally)) if tally.left => return Err(tally),
                     Ok(WorkedOff::Done(_)) => (key, Ok(None)),
                     Ok(WorkedOff::Send(firing)) => (key, Ok(Some(*firing))),
