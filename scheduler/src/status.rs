@@ -14,6 +14,7 @@ use punctual_core::due::{Cursor, DueBucket, Layout, Minute, ShardId};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::ports::{DueSpan, PortResult, Ports, QueueDepth};
 use punctual_core::priority::Priority;
+use punctual_core::schedule::whole_second;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -71,7 +72,7 @@ impl Status {
     pub async fn read(ports: &Ports, layout: Layout, clock: &dyn Clock) -> PortResult<Status> {
         let leases = ports.leases.list().await?;
         // By now the store has told its time.
-        let now = clock.now();
+        let now = whole_second(clock.now());
         let by_id: BTreeMap<&LeaseId, &Lease> = leases.iter().map(|lease| (&lease.id, lease)).collect();
         let shards = layout.read.all().map(|shard| {
             let lease = by_id.get(&LeaseId::Shard(shard)).copied().cloned();
@@ -124,14 +125,14 @@ impl Status {
 
     /// For people.
     pub fn table(&self) -> String {
-        let due = self.due();
-        let more = if due.is_cut { " or more" } else { "" };
-        let mut text = format!(
-            "{}: {} due and not in a queue{more}, the oldest for {}\n",
-            instant(self.at),
-            due.jobs,
-            seconds(self.lag())
-        );
+        let mut text = match self.due() {
+            Due { jobs: 0, .. } => format!("{}: everything that is due is in a queue\n", instant(self.at)),
+            Due { jobs, is_cut, .. } => {
+                let more = if is_cut { " or more" } else { "" };
+                let lag = seconds(self.lag());
+                format!("{}: {jobs}{more} due and not in a queue, the oldest for {lag}\n", instant(self.at))
+            }
+        };
         let (idle, dollars) = idle_cost();
         text += &format!(
             "a shard without work takes {:.0} read units and {:.0} write units an hour, ${dollars:.4} by the known prices\n",
