@@ -13,6 +13,7 @@ use punctual_core::job::{Job, JobSpec, Timetable};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::message::Message;
 use punctual_core::ports::{Create, DueSpan, Ports};
+use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::zone::Zones;
 use punctual_localstack::gateway::GatewayConfig;
@@ -311,6 +312,23 @@ impl Local {
             }
         }
         Ok(left)
+    }
+
+    /// Waits until the priority queues hold nothing, not even in a worker's hands.
+    ///
+    /// # Errors
+    /// When it takes too long, or a queue fails.
+    pub async fn wait_until_queues_are_empty(&self, within: Duration) -> anyhow::Result<()> {
+        eventually("the queues are empty", within, async || {
+            for priority in Priority::ALL {
+                let depth = self.ports.queue.depth(priority).await?;
+                if depth.visible + depth.in_flight + depth.delayed > 0 {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await
     }
 
     /// Waits until nothing is left due since a moment.

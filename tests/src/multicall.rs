@@ -10,12 +10,13 @@ use punctual_core::due::{Minute, SETTLE};
 use punctual_core::lease::LeaseId;
 use punctual_core::memory::World;
 use punctual_core::ports::Ports;
-use punctual_core::process::{EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
+use punctual_core::process::{EXIT_FAILED, EXIT_OK, fail, init_logs, keep_time, process_id, stop_signal};
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The word of a scheduler copy that sees leases which no other copy sees.
 pub const WITHOUT_LEASES: &str = "__dispatch-without-leases";
@@ -43,6 +44,9 @@ enum Command {
         /// Its name.
         #[arg(long)]
         id: String,
+        /// Seconds by which it reads ahead.
+        #[arg(long)]
+        look_ahead_s: u64,
     },
 }
 
@@ -66,7 +70,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match cli.command {
         Command::Rounds(args) => runtime.block_on(rounds::run(args)),
         Command::Outage(args) => runtime.block_on(outage::run(args)),
-        Command::WithoutLeases { id } => runtime.block_on(dispatch_without_leases(&id)).map(|()| true),
+        Command::WithoutLeases { id, look_ahead_s } => {
+            let settings =
+                DispatchSettings { look_ahead: Duration::from_secs(look_ahead_s), ..DispatchSettings::default() };
+            runtime.block_on(dispatch_without_leases(&id, settings)).map(|()| true)
+        }
     };
     match ended {
         Ok(true) => ExitCode::from(EXIT_OK),
@@ -76,7 +84,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// A scheduler copy as `punctual dispatch` is one, but for its leases: they lie in its own memory, so it takes all shards.
-async fn dispatch_without_leases(id: &str) -> anyhow::Result<()> {
+async fn dispatch_without_leases(id: &str, settings: DispatchSettings) -> anyhow::Result<()> {
     let aws = connect(Names::new("punctual").map_err(anyhow::Error::msg)?).await?;
     let ports = aws.ports();
     let layout = ports.control.layout().await?.ok_or_else(|| anyhow::anyhow!("the store was never set up"))?;
@@ -85,12 +93,18 @@ async fn dispatch_without_leases(id: &str) -> anyhow::Result<()> {
     for shard in layout.read.all() {
         own.init(&LeaseId::Shard(shard), Minute::of(clock.now() - SETTLE)).await?;
     }
-    let (zones, settings) = (Arc::new(Zones::load(None)?), DispatchSettings::default());
+    let zones = Arc::new(Zones::load(None)?);
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    service::run(Ports { leases: own, ..ports }, clock, layout, zones, settings, process_id(id), stop).await;
+    let control = ports.control.clone();
+    let alone = Ports { leases: own, ..ports };
+    tokio::select! {
+        () = service::run(alone, clock, layout, zones, settings, process_id(id), stop) => {}
+        // Copies that disagree about the time do not meet, and one that does not ask it is not as the real ones are.
+        () = keep_time(&*aws.clock, &*control) => {}
+    }
     Ok(())
 }

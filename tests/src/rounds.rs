@@ -1,8 +1,9 @@
 //! Three scheduler copies over jobs that are all due at one instant, round after round: each run is enqueued once, none is
 //! left, and the copies share the work. The control takes the shared leases away, and each run is enqueued by every copy.
 //!
-//! The copies stay up over the rounds. In every other round the instant is still to come, so that the runs are read ahead
-//! and sent by the clock; in the others it has passed, and the passes find them.
+//! The copies stay up over the rounds. In every other round the instant is still to come when its jobs are made, by more
+//! than the look-ahead, so that the runs are read early and sent by the clock; in the others it has passed, and the passes
+//! find them.
 
 use crate::local::{Local, Process, Sent, eventually, name_of, seconds};
 use crate::multicall::WITHOUT_LEASES;
@@ -33,7 +34,7 @@ const PASSED: TimeDelta = TimeDelta::seconds(90);
 const ROUND_TIME: Duration = Duration::from_secs(60);
 const JOBS_A_SECOND: u64 = 100;
 /// Jobs are loaded at this pace at least, on a quiet machine; those that come later are late.
-const LOADED_A_SECOND: i64 = 700;
+const LOADED_A_SECOND: u64 = 700;
 
 /// Settings of the proof.
 #[derive(Clone, Debug, Args)]
@@ -44,7 +45,10 @@ pub struct RoundsArgs {
     /// Due jobs of a round.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub jobs: u64,
-    /// Give each copy leases that no other sees: the control. Every round must double then.
+    /// Seconds by which the copies read ahead.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=50))]
+    pub look_ahead_s: u64,
+    /// Give each copy leases that no other sees: the control. Every round must double then; each is one to come.
     #[arg(long)]
     pub without_leases: bool,
     /// Write the numbers to this file as JSON.
@@ -201,10 +205,10 @@ pub async fn play(
 ) -> anyhow::Result<Outcome> {
     let local = Local::start(program, GatewayConfig::default(), &[]).await?;
     local.punctual(&["setup"]).await?;
-    let mut copies = start_copies(&local, args.without_leases).await?;
+    let mut copies = start_copies(&local, args).await?;
     let mut rounds = Vec::new();
     for number in 1..=args.rounds {
-        let round = play_round(&local, number, args.jobs).await?;
+        let round = play_round(&local, number, args).await?;
         for copy in &mut copies {
             copy.check()?;
         }
@@ -220,14 +224,18 @@ pub async fn play(
     Ok(Outcome { rounds, enqueued, errors })
 }
 
-async fn start_copies(local: &Local, without_leases: bool) -> anyhow::Result<Vec<Process>> {
-    if !without_leases {
-        let copies = COPIES.map(|name| local.start_scheduler(name, &[])).into_iter().collect::<Result<Vec<_>, _>>()?;
+async fn start_copies(local: &Local, args: &RoundsArgs) -> anyhow::Result<Vec<Process>> {
+    let look_ahead_s = args.look_ahead_s.to_string();
+    let options = ["--look-ahead-s", &look_ahead_s];
+    let start = |name| match args.without_leases {
+        false => local.start_scheduler(name, &options),
+        true => local.start_process(name, WITHOUT_LEASES, &[&["--id", name], &options[..]].concat()),
+    };
+    let copies = COPIES.map(start).into_iter().collect::<Result<Vec<_>, _>>()?;
+    if !args.without_leases {
         local.wait_for_even_shards(COPIES.len()).await?;
         return Ok(copies);
     }
-    let start = |name| local.start_process(name, WITHOUT_LEASES, &["--id", name]);
-    let copies = COPIES.map(start).into_iter().collect::<Result<Vec<_>, _>>()?;
     // Nobody but the copy itself sees its leases.
     eventually("every copy has taken shards", ROUND_TIME, async || {
         Ok(copies.iter().all(|copy| copy.log().contains("shards taken")))
@@ -236,13 +244,14 @@ async fn start_copies(local: &Local, without_leases: bool) -> anyhow::Result<Vec
     Ok(copies)
 }
 
-async fn play_round(local: &Local, number: u32, jobs: u64) -> anyhow::Result<Round> {
-    let (is_ahead, before) = (number % 2 == 1, local.ledger.len());
-    let began = whole_second(local.now());
-    let due_at = if is_ahead { began + TimeDelta::seconds(5 + jobs as i64 / LOADED_A_SECOND) } else { began - PASSED };
+async fn play_round(local: &Local, number: u32, args: &RoundsArgs) -> anyhow::Result<Round> {
+    let (jobs, before, began) = (args.jobs, local.ledger.len(), whole_second(local.now()));
+    let is_ahead = args.without_leases || number % 2 == 1;
+    let lead_s = (args.look_ahead_s + 2 + jobs / LOADED_A_SECOND) as i64;
+    let due_at = if is_ahead { began + TimeDelta::seconds(lead_s) } else { began - PASSED };
     let specs = (0..jobs).map(|n| due(&format!("r{number}/c-{n}"), due_at, n));
     local.load(specs, due_at - TimeDelta::minutes(1), &Zones::embedded()).await?;
-    let within = ROUND_TIME + Duration::from_secs(jobs / JOBS_A_SECOND);
+    let within = ROUND_TIME + Duration::from_secs(args.look_ahead_s + jobs / JOBS_A_SECOND);
     let due = jobs as usize;
     eventually("every run of the round is enqueued", within, async || Ok(local.ledger.len() >= before + due)).await?;
     local.wait_until_nothing_is_due(due_at, within).await?;
