@@ -13,11 +13,12 @@ pub use check::Tally;
 
 use crate::local::{Local, Process, eventually, seconds};
 use anyhow::Context;
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{SecondsFormat, TimeDelta};
 use clap::Args;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use punctual_core::due::SETTLE;
 use punctual_core::job::{Job, JobKey};
+use punctual_core::message::Message;
 use punctual_core::ports::JobRead;
 use punctual_core::process::print_line;
 use punctual_core::zone::Zones;
@@ -157,10 +158,9 @@ async fn standing_due(local: &Local, cases: &[Case]) -> anyhow::Result<usize> {
 }
 
 async fn check_all(local: &Local, cases: &[Case], problems: &mut Vec<String>) -> anyhow::Result<Tally> {
-    let mut fired: HashMap<JobKey, Vec<(DateTime<Utc>, DateTime<Utc>)>> = HashMap::new();
+    let mut fired: HashMap<JobKey, Vec<Message>> = HashMap::new();
     for sent in local.ledger.since(0) {
-        let run = (sent.message.scheduled_at, sent.message.first_enqueued_at);
-        fired.entry(sent.message.job_key).or_default().push(run);
+        fired.entry(sent.message.job_key.clone()).or_default().push(sent.message);
     }
     let jobs = jobs_of(local, cases).await?;
     let rows =

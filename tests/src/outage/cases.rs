@@ -151,7 +151,7 @@ fn schedule(
     let end_at = instant(outage.up);
     // A minutely job ends with the outage, by a bound or by its count.
     let (end_at, max_runs) = match shape {
-        Shape::Minutely if n % 3 == 0 => (None, Some(MINUTES)),
+        Shape::Minutely if n.is_multiple_of(3) => (None, Some(MINUTES)),
         Shape::Minutely => (Some(end_at.as_str()), None),
         _ => (None, None),
     };

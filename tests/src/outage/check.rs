@@ -2,6 +2,7 @@
 
 use super::cases::{Case, Owed};
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::message::Message;
 use punctual_core::missed::Many;
 use punctual_core::run::{RunRow, RunStatus, SkipReason};
 
@@ -25,27 +26,22 @@ pub struct Tally {
     pub ranges: usize,
 }
 
-/// Counts a case in: `fired` are its messages, by nominal instant and when they were first enqueued.
+/// Counts a case in; `fired` are the messages of its runs.
 ///
 /// # Errors
 /// The first firing that is not accounted for once and as the job's rule says.
-pub(super) fn account(
-    case: &Case,
-    fired: &[(DateTime<Utc>, DateTime<Utc>)],
-    rows: &[RunRow],
-    tally: &mut Tally,
-) -> Result<(), String> {
+pub(super) fn account(case: &Case, fired: &[Message], rows: &[RunRow], tally: &mut Tally) -> Result<(), String> {
     let (mut counted, mut covered) = (0, 0);
     tally.rows += rows.len();
     tally.ranges += rows.iter().filter(|row| row.range.is_some()).count();
     for (index, owed) in case.owed.iter().enumerate() {
         let is_last = index + 1 == case.owed.len();
-        let sent: Vec<_> = fired.iter().filter(|(at, _)| *at == owed.scheduled_at).map(|(_, sent)| *sent).collect();
+        let sent: Vec<_> = fired.iter().filter(|message| message.scheduled_at == owed.scheduled_at).collect();
         let in_rows: Vec<&RunRow> = rows.iter().filter(|row| stands_for(row, owed)).collect();
         let verdict = match (sent.as_slice(), in_rows.as_slice()) {
-            ([sent_at], []) => {
+            ([message], []) => {
                 tally.fired += 1;
-                may_fire(case.spec.missed.many, owed, is_last, *sent_at)
+                may_fire(case.spec.missed.many, owed, is_last, message.first_enqueued_at)
             }
             ([], [row]) => {
                 *(if row.reason == Some(SkipReason::Missed) { &mut tally.missed } else { &mut tally.late }) += 1;
