@@ -230,7 +230,8 @@ pub struct RewindArgs {
 /// `shards`.
 #[derive(Debug, Subcommand)]
 pub enum ShardsCommand {
-    /// Free a shard, whoever holds it; another copy takes it at its next look.
+    /// Free a shard, whoever holds it: a copy that may hold one more takes it at its next look. Where every copy holds its
+    /// share, the old holder takes it again.
     Release {
         /// Which: `0007` or `u003`.
         shard: ShardId,

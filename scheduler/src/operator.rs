@@ -28,7 +28,8 @@ pub enum OperatorError {
     Store(#[from] PortError),
 }
 
-/// Frees one shard, whoever holds it, so that another copy takes it.
+/// Frees one shard, whoever holds it, so that it is taken anew: by a copy that may hold one more, or by its old holder,
+/// which notices at its next renewal.
 ///
 /// # Errors
 /// When there is no such shard, its lease cannot be got hold of, or the store fails.

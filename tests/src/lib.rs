@@ -2,10 +2,15 @@
 //!
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
-//! a port, [`logs`] at what is logged.
+//! a port, [`logs`] at what is logged. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
+//! with them, small in the tests and at full size by the words of [`multicall`].
 
+pub mod local;
 pub mod logs;
 pub mod midnight;
+pub mod multicall;
+pub mod outage;
+pub mod rounds;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};

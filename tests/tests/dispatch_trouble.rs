@@ -4,10 +4,12 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
-use punctual_core::job::{JobKey, JobState};
+use punctual_core::job::{JobKey, JobSpec, JobState};
 use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
+use punctual_core::missed::{Many, MissedRule};
 use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::run::RunStatus;
+use punctual_tests::logs::Logs;
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,4 +228,29 @@ async fn is_on_time(town: &Town) {
     let enqueued_at = enqueued_at(&town.world, "later/bill").expect("it is enqueued");
     let lag = enqueued_at - due_at;
     assert!(lag >= TimeDelta::seconds(-1) && lag <= TimeDelta::minutes(1), "{lag} late");
+}
+
+// While a long backlog is worked off nothing is looked at behind the cursor, so there is much to look at after it.
+#[tokio::test(start_paused = true)]
+async fn a_look_behind_after_a_long_backlog_costs_no_shard_its_lease() {
+    let logs = Logs::keep();
+    let plan = FaultPlan::default();
+    let mut town = town_with(&plan, ONE_SHARD).await;
+    for n in 0..20 {
+        let missed = MissedRule { many: Many::All, ..MissedRule::default() };
+        let minutely = reminder(&format!("c-{n}/bill"), "every 60s from 2026-10-05T03:14:00Z");
+        town.add(JobSpec { missed, ..minutely }).await;
+    }
+    tokio::time::sleep(Duration::from_secs(12 * 3_600)).await;
+    plan.add(Point::Every("queue.send"), Fault::Delay(Duration::from_secs(1)));
+    plan.add(Point::Every("due.page"), Fault::Delay(Duration::from_millis(150)));
+    town.start_scheduler("s1");
+    let began = town.clock.now();
+    let clock = town.clock.clone();
+    let is_worked_off = |world: &World| world.jobs().values().all(|job| job.next_due_at > Some(clock.now()));
+    assert!(town.until(3_600, is_worked_off).await, "the backlog is not worked off");
+    assert!(town.clock.now() - began > TimeDelta::minutes(2), "it was long");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    town.stop().await;
+    assert_eq!(logs.of(tracing::Level::WARN), [""; 0]);
 }

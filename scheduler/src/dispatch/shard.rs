@@ -162,6 +162,8 @@ impl<'a> Passes<'a> {
             if tally.error.is_some() {
                 return tally.error;
             }
+            // After a long backlog there are many of them: reading them is no hang.
+            side.progress();
         }
         None
     }

@@ -1,5 +1,5 @@
-//! The local stack's program under a name that this package's tests can start.
+//! Everything that this package's tests start as processes, and the proofs at full size.
 
 fn main() -> std::process::ExitCode {
-    punctual_localstack::cli::main(std::env::args_os())
+    punctual_tests::multicall::main(std::env::args_os())
 }
