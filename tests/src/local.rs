@@ -241,7 +241,7 @@ impl Local {
         let leases = self.ports.leases.list().await?;
         let of_shard = |lease: Lease| match lease.id {
             LeaseId::Shard(shard) => Some((shard, lease)),
-            LeaseId::Copy(_) => None,
+            LeaseId::Copy(_) | LeaseId::Zones(_) => None,
         };
         Ok(leases.into_iter().filter_map(of_shard).collect())
     }
