@@ -13,9 +13,9 @@ mod report;
 mod scene;
 mod steady;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{Parser, ValueEnum};
-use punctual_core::process::print_line;
+use punctual_core::process::{print_line, stop_signal};
 use punctual_localstack::multicall::contained_program;
 use report::Report;
 use scene::Scene;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "dispatch")]
 struct Args {
-    /// Write the figures to this file, as JSON.
+    /// Write the figures to this file, as JSON. cargo starts benchmarks in their package's folder: name it from the root.
     #[arg(long)]
     report: Option<PathBuf>,
     /// Which parts to measure.
@@ -90,9 +90,11 @@ fn main() -> ExitCode {
         tokio::select! {
             measured = measure(&args) => measured,
             // What was started ends with what is dropped here.
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            stopped = stop_signal() => Err(stopped.err().map_or_else(|| anyhow!("interrupted"), Into::into)),
         }
     });
+    // A load that was interrupted is not waited for.
+    runtime.shutdown_background();
     match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
