@@ -21,6 +21,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(600);
 /// A DynamoDB endpoint that runs until the stop.
 pub(crate) struct DynamoDb {
     port: u16,
+    database: Database,
     ended: oneshot::Receiver<()>,
 }
 
@@ -31,18 +32,19 @@ impl DynamoDb {
         let port = listener::port_of(SERVICE, &listener)?;
         let listener = listener.into_std().map_err(|source| StackError::Listen { service: SERVICE, port, source })?;
         let database = open(data)?;
+        let served = database.clone();
 
         let (ready, started) = std::sync::mpsc::sync_channel(1);
         let (alive, ended) = oneshot::channel();
         std::thread::Builder::new()
             .name("dynamodb".to_owned())
             .spawn(move || {
-                run(listener, database, stop, &ready);
+                run(listener, served, stop, &ready);
                 drop(alive);
             })
             .map_err(StackError::Thread)?;
         match started.recv() {
-            Ok(Ok(())) => Ok(Self { port, ended }),
+            Ok(Ok(())) => Ok(Self { port, database, ended }),
             Ok(Err(source)) => Err(StackError::Thread(source)),
             Err(_) => Err(StackError::Thread(io::Error::other("the DynamoDB thread ended at once"))),
         }
@@ -51,6 +53,11 @@ impl DynamoDb {
     /// The port it listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The tables themselves.
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
     }
 
     /// Resolves when the listener and every connection are closed.

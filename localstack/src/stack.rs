@@ -145,6 +145,12 @@ impl Stack {
         ]
     }
 
+    /// The tables themselves, for whoever fills them faster than requests could. What holds them longer than a moment holds
+    /// up every request.
+    pub fn database(&self) -> &dynoxide::Database {
+        self.dynamodb.database()
+    }
+
     /// The SMS gateway: its figures and its script.
     pub fn gateway(&self) -> &Gateway {
         self.gateway.gateway()

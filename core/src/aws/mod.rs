@@ -74,6 +74,12 @@ impl Names {
     }
 }
 
+/// The item of a job as the jobs table holds it, for whoever fills the table past the adapter.
+#[cfg(feature = "test-util")]
+pub fn item_of(job: &crate::job::Job) -> std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue> {
+    job_item::to_item(job)
+}
+
 /// Connected clients, the names they use, and the clock that the store's answers set.
 #[derive(Clone)]
 pub struct Aws {

@@ -4,7 +4,7 @@
 //! addresses. The demo fails if anything was lost, left, or sent twice outside the documented gap.
 
 mod ledger;
-mod processes;
+pub mod processes;
 mod reminders;
 mod report;
 

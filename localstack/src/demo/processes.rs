@@ -11,10 +11,13 @@ use tokio::process::{Child, Command};
 /// How long a process is given to stop in order.
 const STOP_TIME: Duration = Duration::from_secs(40);
 
-/// How processes are started: this same binary again, with the stack's settings.
-pub(super) struct Launcher {
-    pub(super) settings: Vec<(&'static str, String)>,
-    pub(super) logs: PathBuf,
+/// How processes are started: this same binary again, with the stack's settings. The binary must ask
+/// [`contained_program`](crate::multicall::contained_program) first.
+pub struct Launcher {
+    /// The environment they get besides this process's own, without the user's settings.
+    pub settings: Vec<(&'static str, String)>,
+    /// The folder of their logs, which must exist.
+    pub logs: PathBuf,
 }
 
 impl Launcher {
@@ -36,7 +39,10 @@ impl Launcher {
     }
 
     /// Runs a command of `punctual` to its end.
-    pub(super) async fn punctual(&self, args: &[&str]) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be started, or what it said when it failed.
+    pub async fn punctual(&self, args: &[&str]) -> anyhow::Result<()> {
         let output = self.command(crate::multicall::SCHEDULER, args)?.output().await?;
         if !output.status.success() {
             bail!("`punctual {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
@@ -44,8 +50,11 @@ impl Launcher {
         Ok(())
     }
 
-    /// Starts a process that goes on.
-    pub(super) fn start(&self, name: &str, word: &str, args: &[&str]) -> anyhow::Result<Process> {
+    /// Starts a process that goes on, and ends with this handle at the latest.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&self, name: &str, word: &str, args: &[&str]) -> anyhow::Result<Process> {
         let log = self.logs.join(format!("{name}.log"));
         let child = self.command(word, args)?.stdout(Stdio::null()).stderr(File::create(&log)?).spawn()?;
         Ok(Process { name: name.to_owned(), child, log, peak_rss_mb: 0.0 })
@@ -53,29 +62,42 @@ impl Launcher {
 }
 
 /// A running scheduler or worker.
-pub(super) struct Process {
-    pub(super) name: String,
+pub struct Process {
+    /// What it was called at its start.
+    pub name: String,
     child: Child,
     log: PathBuf,
-    pub(super) peak_rss_mb: f64,
+    /// The most memory it was seen to have held, in MiB.
+    pub peak_rss_mb: f64,
 }
 
 impl Process {
+    /// The system's number of it; none when it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Notes the most memory it has held so far.
-    pub(super) fn measure(&mut self) {
+    pub fn measure(&mut self) {
         let Some(pid) = self.child.id() else { return };
         let peak = peak_rss_mb(Path::new(&format!("/proc/{pid}/status")));
         self.peak_rss_mb = self.peak_rss_mb.max(peak.unwrap_or(0.0));
     }
 
     /// Ends it at once, as a crash would.
-    pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.measure();
         Ok(self.child.kill().await?)
     }
 
     /// Fails when it has ended by itself.
-    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// Names its log.
+    pub fn check(&mut self) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("{} ended by itself ({status}); its log is {}", self.name, self.log.display());
         }
@@ -83,7 +105,10 @@ impl Process {
     }
 
     /// Asks it to stop and waits until it has.
-    pub(super) async fn stop(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When it had ended before, or did not end in order or in time.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
         self.measure();
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid as i32));
         let pid = pid.with_context(|| format!("{} ended by itself; its log is {}", self.name, self.log.display()))?;
