@@ -6,6 +6,7 @@
 
 pub mod logs;
 pub mod midnight;
+pub mod simulation;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
