@@ -90,6 +90,9 @@ pub(crate) async fn handle(context: Arc<Context>, held: Arc<Held>, stop: watch::
     .await;
 }
 
+/// What is due sooner than this is looked at again after this.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// The stations in order. An early end is an `Err`, so that `?` takes it.
 async fn work(
     context: &Context,
@@ -141,7 +144,8 @@ async fn screen(
         let looked = look(context, message).await;
         match insist(context, held, stop, looked).await? {
             Some(Look::Run(screened)) => return Ok(screened),
-            Some(Look::Soon(wait)) => pause(stop, wait).await,
+            // Timers count milliseconds: for less than one nothing would pass.
+            Some(Look::Soon(wait)) => pause(stop, wait.max(SHORTEST_PAUSE)).await,
             Some(Look::Do(step)) => return Err(step),
             None => {
                 pause(stop, (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF)).await;

@@ -91,7 +91,8 @@ impl NearFuture {
         let next_due = self.kept.first_key_value().map(|(due_at, _)| *due_at - now);
         let next_read = self.read_until.map(|until| until - now - self.length + READ_EVERY);
         let wait = next_due.into_iter().chain(next_read.filter(|wait| *wait > TimeDelta::zero())).min();
-        Step::Wait(wait.unwrap_or(READ_EVERY).to_std().unwrap_or_default())
+        // Timers count milliseconds: for less than one nothing would pass.
+        Step::Wait(wait.unwrap_or(READ_EVERY).max(TimeDelta::milliseconds(1)).to_std().unwrap_or_default())
     }
 
     /// The second to be sent early: one that the shard cannot send in a second, or, when there is no room for more, the
