@@ -2,6 +2,7 @@
 
 use punctual_core::zone::Zones;
 use punctual_tests::simulation::processes::Sabotage;
+use punctual_tests::simulation::sabotage::guards;
 use punctual_tests::simulation::{play, runner::play_all};
 use std::sync::Arc;
 
@@ -20,4 +21,24 @@ fn a_seed_is_the_same_history_each_time() {
         let digest = || play(seed, &zones, Sabotage::none()).digest();
         assert_eq!(digest(), digest(), "seed {seed}");
     }
+}
+
+/// Seeds within which a missing guard must be noticed.
+const NOTICED_WITHIN: u64 = 60;
+
+#[test]
+fn each_guard_that_is_taken_away_is_missed() {
+    let zones = Arc::new(Zones::embedded());
+    let mut unnoticed = Vec::new();
+    for (guard, without) in guards() {
+        let problems = (1..=NOTICED_WITHIN).find_map(|seed| {
+            let problems = play(seed, &zones, without.clone()).problems();
+            (!problems.is_empty()).then_some((seed, problems))
+        });
+        match problems {
+            Some((seed, problems)) => println!("{guard}: seed {seed}, {}", problems[0]),
+            None => unnoticed.push(guard),
+        }
+    }
+    assert!(unnoticed.is_empty(), "nobody notices without {unnoticed:?}");
 }

@@ -1,8 +1,7 @@
 //! What must be true of every run, whatever its job's timetable says: calls, screens, leases, repeats, rest.
 
 use super::Played;
-use super::people::Answer;
-use super::plan::{Ask, Event};
+use super::plan::Event;
 use super::witness::{Note, What};
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::due::ShardId;
@@ -16,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const EARLY: TimeDelta = TimeDelta::seconds(1);
 /// A look at job and row may be this old when its call goes out, with all that store and process may be late.
 const LOOK_VALID: TimeDelta = TimeDelta::seconds(60);
+
+/// A process that has just begun takes its shards within this, and in twice the time what an index lagged by and what was
+/// put off by trouble is over.
+const COMING_UP: TimeDelta = TimeDelta::seconds(30);
 
 /// What is wrong.
 pub fn problems(played: &Played) -> Vec<String> {
@@ -202,6 +205,10 @@ fn senders(played: &Played) -> Vec<String> {
 /// When the trouble is over, runs are in their queue when they are due.
 fn lag(played: &Played) -> Vec<String> {
     let Some(rested_at) = played.rested_at else { return Vec::new() };
+    let calm_at = played.scenario.start + TimeDelta::from_std(played.scenario.lasts).expect("it is short");
+    let ups = played.notes.iter().filter(|note| matches!(note.what, What::Began | What::Frozen(false)));
+    let quiet_from =
+        ups.map(|note| note.at + COMING_UP).chain([rested_at, calm_at + COMING_UP * 2]).max().unwrap_or(rested_at);
     let most = TimeDelta::from_std(played.scenario.tick).expect("a tick is short") + TimeDelta::milliseconds(1_500);
     let mut seen = BTreeSet::new();
     let mut problems = Vec::new();
@@ -209,7 +216,7 @@ fn lag(played: &Played) -> Vec<String> {
         let Effect::Enqueued(sent) = &recorded.effect else { continue };
         let Some(message) = &sent.message else { continue };
         let lag = recorded.at - message.due_at;
-        if seen.insert(message.run_id()) && message.due_at > rested_at && lag > most {
+        if seen.insert(message.run_id()) && message.due_at > quiet_from && lag > most {
             problems.push(format!(
                 "{} at {}: in its queue {lag} late, with nothing in its way",
                 message.run_id(),
@@ -263,11 +270,5 @@ impl Played {
             Event::Freeze(who, _) => who == process,
             _ => false,
         })
-    }
-
-    /// Whether somebody was told that a job is cancelled.
-    pub fn was_told_cancelled(&self, key: &JobKey) -> bool {
-        let told = |answer: &Answer| matches!(answer, Answer::Done { .. } | Answer::Nothing);
-        self.replies.iter().any(|reply| reply.key == *key && matches!(reply.ask, Ask::Cancel) && told(&reply.answer))
     }
 }

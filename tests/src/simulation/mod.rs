@@ -11,6 +11,7 @@ pub mod plan;
 pub mod processes;
 pub mod reference;
 pub mod runner;
+pub mod sabotage;
 pub mod timetables;
 pub mod witness;
 
@@ -35,7 +36,7 @@ use witness::Note;
 /// How long a world may take to come to rest when the trouble is over.
 const REST_WITHIN: TimeDelta = TimeDelta::hours(1);
 /// How long it is watched at rest.
-const WATCHED_AT_REST: Duration = Duration::from_secs(150);
+const WATCHED_AT_REST: Duration = Duration::from_secs(180);
 
 /// A seed that was played.
 pub struct Played {

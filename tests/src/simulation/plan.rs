@@ -186,15 +186,27 @@ impl Scenario {
         Duration::from_millis(random.random_range(5_000..self.lasts.as_millis() as u64))
     }
 
+    /// A moment for a change: as often as not about when jobs are due.
+    fn moment_for_people(&self, random: &mut StdRng) -> Duration {
+        let any = self.moment(random);
+        if random.random_bool(0.5) {
+            return any;
+        }
+        let into_minute = Duration::from_secs((self.start.timestamp() as u64 + any.as_secs()) % 60);
+        let minute =
+            any.saturating_sub(into_minute).saturating_sub(Duration::from_nanos(u64::from(any.subsec_nanos())));
+        (minute + Duration::from_millis(random.random_range(0..3_000))).saturating_sub(Duration::from_millis(1_500))
+    }
+
     fn draw_people(&mut self, zone: &str, zones: &Zones, random: &mut StdRng) {
         for n in 0..self.jobs.len() {
             let spec = self.jobs[n].spec.clone();
             // Most jobs are there from the start.
-            let made_at = if random.random_bool(0.8) { Duration::ZERO } else { self.moment(random) };
+            let made_at = if random.random_bool(0.8) { Duration::ZERO } else { self.moment_for_people(random) };
             self.events.push((made_at, Event::Ask(n, Ask::Make(Box::new(spec.clone())))));
             let changes = if random.random_bool(0.4) { 0 } else { random.random_range(1..=5) };
             for _ in 0..changes {
-                let at = self.moment(random);
+                let at = self.moment_for_people(random);
                 let ask = draw_ask(&spec, self.start + at, zone, zones, random);
                 let back = match ask {
                     Ask::Pause => Some(Ask::Resume),
@@ -233,6 +245,11 @@ impl Scenario {
             let again = s(random.random_range(0..most));
             let at = self.moment(random);
             self.events.push((at, Event::Crash(process, again)));
+        }
+        if random.random_bool(0.3) {
+            // People's requests take long: much happens between their reads and their writes.
+            let slow = Fault::Delay(Duration::from_millis(random.random_range(100..8_000)));
+            self.events.push((Duration::ZERO, Event::Every(PEOPLE.into(), "jobs.replace", slow, self.lasts)));
         }
         if random.random_bool(0.15) {
             let (at, again) = (self.moment(random), s(random.random_range(100..300)));
@@ -362,6 +379,8 @@ fn draw_fault(call: &'static str, random: &mut StdRng) -> Fault {
 fn draw_lasting(call: &'static str, random: &mut StdRng) -> Fault {
     match draw_fault(call, random) {
         Fault::CrashBefore | Fault::CrashAfter => Fault::FailBefore(PortError::Throttled("injected".into())),
+        // Every delivery again at once, for ever: no time would pass.
+        Fault::Duplicate if call == "queue.receive" => Fault::LoseAnswer,
         other => other,
     }
 }

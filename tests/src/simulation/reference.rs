@@ -41,6 +41,8 @@ struct Stretch {
     /// What it decides anew: instants from here on.
     from: Instant,
     stands_at: Option<Instant>,
+    /// When the firing that it stands at is due: an owed one keeps its time.
+    due_at: Option<Instant>,
     decided_at: Option<Instant>,
     calendar: Calendar,
     specs: Vec<JobSpec>,
@@ -64,8 +66,8 @@ impl Stretch {
     }
 
     fn due_at(&self, instant: Instant) -> Option<Instant> {
-        let offset = |spec: &JobSpec| spec.spread.as_ref().map_or(TimeDelta::zero(), |spread| spread.offset());
-        self.specs.iter().map(|spec| instant + offset(spec)).min()
+        let kept = self.due_at.filter(|_| self.stands_at == Some(instant));
+        self.specs.iter().map(|spec| due_of(spec, instant)).chain(kept).min()
     }
 
     fn spec(&self) -> &JobSpec {
@@ -193,6 +195,8 @@ impl<'a> Book<'a> {
             _ => job.created_at,
         };
         self.expect(at, "a new job's first firing", &job.next_scheduled_at, &calendar.next(after));
+        let due_at = job.next_scheduled_at.map(|first| due_of(&job.spec, first).max(to_second(job.created_at)));
+        self.expect(at, "when a new job is due", &job.next_due_at, &due_at);
         let most = job.spec.schedule.max_runs;
         self.expect(at, "a new job's firings left", &job.runs_left, &most);
         let mut stretch = self.stretch(at, job, None);
@@ -230,7 +234,14 @@ impl<'a> Book<'a> {
                 (next, old.decided_at, to_second(moment) + TimeDelta::seconds(1))
             }
         };
+        // A run that is late already keeps its time, and with it its deadline.
+        let due_at = match (owed, self.due_at) {
+            (Some(_), Some(due_at)) if due_at <= moment => Some(due_at),
+            (Some(owed), _) => Some(due_of(&job.spec, owed).max(to_second(moment))),
+            (None, _) => stands_at.map(|next| due_of(&job.spec, next)),
+        };
         self.expect(at, "an edited job's next firing", &job.next_scheduled_at, &stands_at);
+        self.expect(at, "when an edited job is due", &job.next_due_at, &due_at);
         self.expect(at, "an edited job's firings left", &job.runs_left, &left);
         let mut stretch = self.stretch(at, job, decided_at);
         stretch.from = from;
@@ -242,6 +253,7 @@ impl<'a> Book<'a> {
             generation: job.generation,
             from: at,
             stands_at: job.next_scheduled_at,
+            due_at: job.next_due_at,
             decided_at,
             calendar: Calendar::around(self.start, &job.spec.schedule),
             specs: vec![job.spec.clone()],

@@ -6,7 +6,10 @@ use super::{Played, play};
 use chrono::{DateTime, Utc};
 use punctual_core::job::JobKey;
 use punctual_core::memory::Effect;
+use punctual_core::retry::OutcomeClass;
+use punctual_core::run::{RunRow, RunStatus};
 use punctual_core::zone::Zones;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -14,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What many seeds came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Seeds.
     pub seeds: u64,
@@ -26,6 +29,8 @@ pub struct Totals {
     pub changes: usize,
     /// Virtual time.
     pub time: Duration,
+    /// How often each thing happened that the simulation is about.
+    pub kinds: BTreeMap<String, usize>,
 }
 
 /// Plays seeds until one has a problem: its trace is the error.
@@ -53,6 +58,9 @@ impl Totals {
         self.rows += played.world.rows().len();
         self.calls += played.world.sends().len();
         self.changes += played.replies.len();
+        for kind in played.kinds() {
+            *self.kinds.entry(kind).or_default() += 1;
+        }
         self.time += (played.ended_at - played.scenario.start).to_std().unwrap_or_default();
     }
 }
@@ -124,6 +132,7 @@ fn many(from: u64, seeds: u64) -> ExitCode {
                 totals.changes,
                 totals.time.as_secs() / 3_600
             );
+            totals.kinds.iter().for_each(|(kind, count)| println!("{count:>9} {kind}"));
             ExitCode::SUCCESS
         }
         Err(trace) => {
@@ -134,6 +143,26 @@ fn many(from: u64, seeds: u64) -> ExitCode {
 }
 
 impl Played {
+    /// What happened in it, one word for each time.
+    fn kinds(&self) -> Vec<String> {
+        let rows = self.world.rows().into_values();
+        let of_row = rows.map(|row| match (row.reason, row.range) {
+            (Some(_), Some(_)) => "skipped as a range".into(),
+            (Some(reason), None) if row.status == RunStatus::Skipped => format!("skipped: {reason:?}").to_lowercase(),
+            _ if row.attempt > 1 => format!("{} after several attempts", row.status.as_str()),
+            _ => row.status.as_str().to_owned(),
+        });
+        let taken_over = |row: &RunRow| row.attempts.iter().any(|attempt| attempt.class == Some(OutcomeClass::Lost));
+        let takeovers = self.world.rows().into_values().filter(taken_over).map(|_| "taken over".to_owned());
+        let again = self.world.enqueued().len().saturating_sub(self.world.rows().len());
+        let notes = self.notes.iter().filter_map(|note| match note.what {
+            What::Died => Some("a process died".to_owned()),
+            What::Frozen(true) => Some("a process stood still".to_owned()),
+            _ => None,
+        });
+        of_row.chain(takeovers).chain(notes).chain(vec!["enqueued again".to_owned(); again]).collect()
+    }
+
     /// The trace of all jobs.
     pub fn trace_all(&self, problems: &[String]) -> String {
         let mut text = String::new();
