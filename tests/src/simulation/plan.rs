@@ -195,7 +195,8 @@ impl Scenario {
         let into_minute = Duration::from_secs((self.start.timestamp() as u64 + any.as_secs()) % 60);
         let minute =
             any.saturating_sub(into_minute).saturating_sub(Duration::from_nanos(u64::from(any.subsec_nanos())));
-        (minute + Duration::from_millis(random.random_range(0..3_000))).saturating_sub(Duration::from_millis(1_500))
+        let about = minute + Duration::from_millis(random.random_range(0..3_000));
+        about.saturating_sub(Duration::from_millis(1_500)).max(Duration::from_secs(2))
     }
 
     fn draw_people(&mut self, zone: &str, zones: &Zones, random: &mut StdRng) {

@@ -91,6 +91,13 @@ fn private_leases() -> Sabotage {
 }
 
 impl Flawed<dyn JobStore> {
+    async fn now(&self, key: &JobKey) -> PortResult<Option<Box<Job>>> {
+        Ok(match self.port.get_many(std::slice::from_ref(key)).await?.remove(key) {
+            Some(JobRead::Job(job)) => Some(job),
+            _ => None,
+        })
+    }
+
     fn read(&self, read: JobRead) -> JobRead {
         let JobRead::Job(mut job) = read else { return read };
         match (self.flaw, job.state) {
@@ -115,23 +122,25 @@ impl JobStore for Flawed<dyn JobStore> {
     }
     async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
         let mut job = job.clone();
-        let mut if_still = *if_still;
-        if let Some(JobRead::Job(now)) =
-            self.port.get_many(std::slice::from_ref(&job.spec.key)).await?.remove(&job.spec.key)
+        if self.flaw == Flaw::ForgetsTheOwed
+            && let Some(now) = self.now(&job.spec.key).await?
+            && let (Some(owed), Some(due_at)) = (now.next_scheduled_at, job.next_due_at)
+            && job.generation > now.generation
+            && job.next_scheduled_at == Some(owed)
+            && owed.timestamp_millis() <= job.generation as i64
         {
-            if self.flaw == Flaw::ForgetsTheFiring && now.version == if_still.version {
-                if_still = ReplaceIf::from(&*now);
-            }
-            if self.flaw == Flaw::ForgetsTheOwed && job.generation > now.generation && job.next_scheduled_at.is_some() {
-                // The instant that was owed is passed over by the edit.
-                let (Some(next), Some(due_at)) = (job.next_scheduled_at, job.next_due_at) else { unreachable!() };
-                if now.next_scheduled_at == Some(next) && next.timestamp_millis() <= job.generation as i64 {
-                    job.next_scheduled_at = Some(next + TimeDelta::minutes(1));
-                    job.next_due_at = Some(due_at + TimeDelta::minutes(1));
-                }
-            }
+            job.next_scheduled_at = Some(owed + TimeDelta::minutes(1));
+            job.next_due_at = Some(due_at + TimeDelta::minutes(1));
         }
-        self.port.replace(&job, &if_still).await
+        let replaced = self.port.replace(&job, if_still).await?;
+        if self.flaw == Flaw::ForgetsTheFiring
+            && replaced == Replace::Changed
+            && let Some(now) = self.now(&job.spec.key).await?
+            && now.version == if_still.version
+        {
+            return self.port.replace(&job, &ReplaceIf::from(&*now)).await;
+        }
+        Ok(replaced)
     }
     async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
         let done = self.port.advance_many(moves).await?;
