@@ -118,7 +118,7 @@ fn one(seed: u64, trace: bool) -> ExitCode {
 
 fn many(from: u64, seeds: u64) -> ExitCode {
     let tell = |totals: &Totals| {
-        if totals.seeds % 500 == 0 {
+        if totals.seeds.is_multiple_of(500) {
             println!("{} seeds", totals.seeds);
         }
     };

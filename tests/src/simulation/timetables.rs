@@ -113,7 +113,7 @@ impl Fields {
 
     fn matches(&self, wall: NaiveDateTime) -> bool {
         let is_minute = match self.minutes.strip_prefix("*/") {
-            Some(step) => wall.minute() % step.parse::<u32>().expect("a step") == 0,
+            Some(step) => wall.minute().is_multiple_of(step.parse().expect("a step")),
             None if self.minutes == "*" => true,
             None => self.minutes.split(',').any(|minute| minute.parse() == Ok(wall.minute())),
         };
