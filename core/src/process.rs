@@ -1,5 +1,11 @@
 //! What every process of Punctual does at its edges: logs, ids, the time, the signal to stop, and how it ends.
 
+mod random;
+
+#[cfg(feature = "test-util")]
+pub use random::{forget_seed, seed};
+pub use random::{process_id, random_fraction, random_token};
+
 use crate::clock::{Clock, Standing};
 use crate::ports::Control;
 use chrono::TimeDelta;
@@ -51,17 +57,6 @@ pub fn print_line(text: &str) -> std::io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
-}
-
-/// A fresh random token of 96 bits, as text.
-pub fn random_token() -> String {
-    let bytes: [u8; 12] = rand::random();
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// An id for one process start: what it is, and a random part that no other start shares.
-pub fn process_id(kind: &str) -> String {
-    format!("{kind}-{:08x}", rand::random::<u32>())
 }
 
 /// Tells people when work stops because the host's clock is off, and when it goes on: once each.

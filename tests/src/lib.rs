@@ -11,6 +11,7 @@ pub mod midnight;
 pub mod multicall;
 pub mod outage;
 pub mod rounds;
+pub mod simulation;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};

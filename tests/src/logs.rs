@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -17,14 +18,20 @@ struct Kept(Arc<Mutex<Vec<u8>>>);
 impl Logs {
     /// Keeps what is logged in this thread from INFO on, until it is dropped.
     pub fn keep() -> Self {
+        Self::keep_from(Level::INFO)
+    }
+
+    /// Keeps what is logged in this thread from this level on, until it is dropped.
+    pub fn keep_from(level: Level) -> Self {
         let kept = Kept::default();
-        let lines = tracing_subscriber::fmt().with_writer(kept.clone()).without_time().with_ansi(false);
+        let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(kept.clone());
+        let lines = lines.without_time().with_ansi(false);
         let _guard = tracing::subscriber::set_default(lines.finish());
         Logs { kept, _guard }
     }
 
     /// The lines of one level, in order.
-    pub fn of(&self, level: tracing::Level) -> Vec<String> {
+    pub fn of(&self, level: Level) -> Vec<String> {
         let kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept).into_owned();
         let is_of_level = |line: &&str| line.trim_start().starts_with(level.as_str());

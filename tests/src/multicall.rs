@@ -3,6 +3,7 @@
 
 use crate::outage::{self, OutageArgs};
 use crate::rounds::{self, RoundsArgs};
+use crate::simulation;
 use clap::{Parser, Subcommand};
 use punctual_core::aws::{Names, connect};
 use punctual_core::clock::Clock;
@@ -53,6 +54,11 @@ enum Command {
 /// The whole program.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args: Vec<OsString> = args.into_iter().collect();
+    if args.get(1).is_some_and(|word| word == "sim") {
+        let words: Vec<String> =
+            args.split_off(2).into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        return simulation::runner::main(&words);
+    }
     let is_ours = |word: &OsString| ["rounds", "outage", WITHOUT_LEASES].iter().any(|ours| word == ours);
     if !args.get(1).is_some_and(is_ours) {
         return punctual_localstack::cli::main(args);

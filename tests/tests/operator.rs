@@ -116,7 +116,7 @@ async fn status_shows_all_of_it(local: &Local) -> anyhow::Result<()> {
         "{shown:#}"
     );
     let table = local.punctual(&["status"]).await?;
-    for expected in ["due and not in a queue", "0031", "u007", "s1-", env!("CARGO_PKG_VERSION")] {
+    for expected in ["everything that is due is in a queue", "0031", "u007", "s1-", env!("CARGO_PKG_VERSION")] {
         assert!(table.contains(expected), "{expected} is missing: {table}");
     }
     Ok(())

@@ -10,7 +10,7 @@ use punctual_core::error::PortError;
 use punctual_core::lease::extension;
 use punctual_core::ports::{BATCH, Delivery, RunQueue};
 use punctual_core::priority::Priority;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct Hands {
     visibility: Duration,
     heartbeat: Duration,
     trust: Duration,
-    held: Mutex<HashMap<String, Arc<Held>>>,
+    held: Mutex<BTreeMap<String, Arc<Held>>>,
     deletes: mpsc::UnboundedSender<(Priority, String)>,
 }
 
@@ -106,7 +106,7 @@ impl Hands {
 
     /// Gives back all that is still in hand, at once.
     pub async fn give_back_all(&self) {
-        let left: Vec<Arc<Held>> = self.lock().drain().map(|(_, held)| held).collect();
+        let left: Vec<Arc<Held>> = std::mem::take(&mut *self.lock()).into_values().collect();
         let batches = Priority::ALL.into_iter().flat_map(|priority| {
             let of_one = left.iter().filter(move |held| held.delivery.priority == priority);
             let receipts: Vec<_> = of_one.map(|held| (held.delivery.receipt.clone(), Duration::ZERO)).collect();
@@ -203,7 +203,7 @@ impl Hands {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Held>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Held>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use crate::pipeline::{Context, Step};
 use punctual_core::job::Job;
 use punctual_core::message::{DeadLetter, Message};
 use punctual_core::ports::Put;
-use punctual_core::process::random_token;
+use punctual_core::process::{random_fraction, random_token};
 use punctual_core::retry::Outcome;
 use punctual_core::run::{Event, Record, RunId, RunRow, RunStatus, Transition, apply};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) async fn record(
         outcome,
         rule: job.spec.retry,
         gateway: context.settings.gateway,
-        random: rand::random(),
+        random: random_fraction(),
     });
     let write_token = random_token();
     let mut row = Some(begun);

@@ -74,6 +74,8 @@ pub enum Point {
     Every(&'static str),
     /// Every call of this name that this process makes, until the plan is cleared.
     EveryOf(String, &'static str),
+    /// The next call of this name that this process makes. Happens once.
+    NextOf(String, &'static str),
 }
 
 /// A call that was made.
@@ -120,6 +122,14 @@ impl FaultPlan {
         self.plan().faults.clear();
     }
 
+    /// Removes one fault, if it has not happened.
+    pub fn remove(&self, point: &Point, fault: &Fault) {
+        let mut plan = self.plan();
+        if let Some(found) = plan.faults.iter().position(|(at, what)| at == point && what == fault) {
+            plan.faults.remove(found);
+        }
+    }
+
     /// The faults still to come. A test that expects a fault must find it gone.
     pub fn to_come(&self) -> Vec<(Point, Fault)> {
         self.plan().faults.clone()
@@ -145,12 +155,12 @@ impl FaultPlan {
             Point::Call(n) => *n == number,
             Point::Nth(of, n) => *of == name && *n == nth,
             Point::Every(of) => *of == name,
-            Point::EveryOf(by, of) => by == process && *of == name,
+            Point::EveryOf(by, of) | Point::NextOf(by, of) => by == process && *of == name,
         };
         let found = plan.faults.iter().position(|(point, _)| fits(point))?;
         match &plan.faults[found].0 {
             Point::Every(_) | Point::EveryOf(..) => Some(plan.faults[found].1.clone()),
-            Point::Call(_) | Point::Nth(..) => Some(plan.faults.remove(found).1),
+            Point::Call(_) | Point::Nth(..) | Point::NextOf(..) => Some(plan.faults.remove(found).1),
         }
     }
 }
@@ -161,6 +171,7 @@ pub struct Faults {
     plan: FaultPlan,
     process: String,
     crashed: Arc<watch::Sender<bool>>,
+    frozen: Arc<watch::Sender<bool>>,
     time: Option<StoreTime>,
 }
 
@@ -174,8 +185,8 @@ struct StoreTime {
 impl Faults {
     /// Faults for the process of this name, after `plan`.
     pub fn new(plan: &FaultPlan, process: &str) -> Self {
-        let (process, crashed) = (process.to_owned(), Arc::new(watch::Sender::new(false)));
-        Faults { plan: plan.clone(), process, crashed, time: None }
+        let (crashed, frozen) = (Arc::new(watch::Sender::new(false)), Arc::new(watch::Sender::new(false)));
+        Faults { plan: plan.clone(), process: process.to_owned(), crashed, frozen, time: None }
     }
 
     /// Lets `host` hear what time it is by `store` with each of the store's answers, to the second, as DynamoDB tells it.
@@ -217,6 +228,22 @@ impl Faults {
         self.crashed.send_replace(true);
     }
 
+    /// Freezes this process, as a paused machine would be: until [`Faults::thaw`] it begins no call and hears no answer, while
+    /// its clocks go on. What is under way already happens.
+    pub fn freeze(&self) {
+        self.frozen.send_replace(true);
+    }
+
+    /// Lets it go on where it stood.
+    pub fn thaw(&self) {
+        self.frozen.send_replace(false);
+    }
+
+    async fn thawed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.frozen.subscribe().wait_for(|frozen| !*frozen).await;
+    }
+
     /// Performs `effect` as call `name`, with the fault that the plan has for it.
     async fn call<T: Send + 'static>(
         &self,
@@ -232,10 +259,23 @@ impl Faults {
         if self.has_crashed() {
             std::future::pending::<()>().await;
         }
+        self.thawed().await;
         self.plan.pass(&self.process, name)
     }
 
+    /// Performs `effect` with this fault. The caller hears of it when it is not frozen.
     async fn perform<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        fault: Option<Fault>,
+        effect: impl Future<Output = PortResult<T>> + Send + 'static,
+    ) -> PortResult<T> {
+        let result = self.happen(name, fault, effect).await;
+        self.thawed().await;
+        result
+    }
+
+    async fn happen<T: Send + 'static>(
         &self,
         name: &'static str,
         fault: Option<Fault>,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Something that happened, in the order in which it did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     /// When, by the world's clock.
     pub at: DateTime<Utc>,
@@ -21,10 +21,12 @@ pub struct Recorded {
 }
 
 /// What happened. Calls that changed nothing leave no trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// A message was put into a queue.
     Enqueued(Enqueued),
+    /// A job was made or changed by a person, and now is this.
+    Job(Box<Job>),
     /// A job moved on.
     Advanced {
         /// The job.
@@ -92,6 +94,11 @@ impl World {
     /// All that happened so far, in order.
     pub fn history(&self) -> Vec<Recorded> {
         self.state().history.clone()
+    }
+
+    /// How many effects there were so far: a moment in the history.
+    pub fn happened(&self) -> usize {
+        self.state().history.len()
     }
 
     /// All jobs.

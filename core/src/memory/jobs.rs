@@ -175,12 +175,13 @@ impl World {
 #[async_trait]
 impl JobStore for World {
     async fn create(&self, job: &Job) -> PortResult<Create> {
-        let now = self.monotonic();
+        let (at, now) = (self.now(), self.monotonic());
         let mut state = self.state();
         match state.jobs.records.get(&job.spec.key) {
             Some(record) if record.job.edit_token == job.edit_token => Ok(Create::Created),
             Some(record) => Ok(Create::Exists(Box::new(record.read()))),
             None => {
+                state.record(at, Effect::Job(Box::new(as_kept(job.clone()))));
                 state.jobs.store(job.clone(), now);
                 Ok(Create::Created)
             }
@@ -193,12 +194,13 @@ impl JobStore for World {
     }
 
     async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
-        let now = self.monotonic();
+        let (at, now) = (self.now(), self.monotonic());
         let mut state = self.state();
         let stood = ReplaceIf { next_scheduled_at: if_still.next_scheduled_at.map(whole_second), ..*if_still };
         match state.jobs.records.get(&job.spec.key) {
             Some(record) if record.job.edit_token == job.edit_token => Ok(Replace::Replaced),
             Some(record) if ReplaceIf::from(&record.job) == stood => {
+                state.record(at, Effect::Job(Box::new(as_kept(job.clone()))));
                 state.jobs.store(job.clone(), now);
                 Ok(Replace::Replaced)
             }
