@@ -133,6 +133,7 @@ pub async fn keep_time(clock: &dyn Clock, control: &dyn Control) {
 pub async fn stop_signal() -> std::io::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
+        biased;
         _ = term.recv() => {}
         _ = int.recv() => {}
     }

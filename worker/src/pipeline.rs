@@ -188,6 +188,7 @@ async fn insist<T>(
 /// Waits, or less if the worker is told to stop.
 pub(crate) async fn pause(stop: &mut watch::Receiver<bool>, wait: Duration) {
     tokio::select! {
+        biased;
         _ = stop.wait_for(|stop| *stop) => {}
         () = tokio::time::sleep(wait) => {}
     }

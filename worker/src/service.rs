@@ -82,6 +82,7 @@ pub async fn run(
     deleter.spawn(Hands::delete_gathered(queue, deletes));
 
     let broken = tokio::select! {
+        biased;
         () = stop => None,
         ended = receivers.join_next() => Some(("receiving", ended)),
         ended = keeper.join_next() => Some(("heartbeats", ended)),

@@ -12,9 +12,10 @@ use crate::ports::{Gateway, PortResult, Ports};
 use crate::retry::Outcome;
 use ports::Faulty;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// What goes wrong with one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,8 +172,16 @@ pub struct Faults {
     plan: FaultPlan,
     process: String,
     crashed: Arc<watch::Sender<bool>>,
-    frozen: Arc<watch::Sender<bool>>,
+    frost: Arc<Frost>,
     time: Option<StoreTime>,
+}
+
+/// Whether a process is frozen. Calls go on in the order in which they stopped: that is why this is no watch, which wakes in
+/// any order, and a seed must be the same history each time.
+#[derive(Default)]
+struct Frost {
+    is_frozen: AtomicBool,
+    thaws: Notify,
 }
 
 /// The store's time, and the clock of a process that reads it off the store's answers.
@@ -185,8 +194,8 @@ struct StoreTime {
 impl Faults {
     /// Faults for the process of this name, after `plan`.
     pub fn new(plan: &FaultPlan, process: &str) -> Self {
-        let (crashed, frozen) = (Arc::new(watch::Sender::new(false)), Arc::new(watch::Sender::new(false)));
-        Faults { plan: plan.clone(), process: process.to_owned(), crashed, frozen, time: None }
+        let crashed = Arc::new(watch::Sender::new(false));
+        Faults { plan: plan.clone(), process: process.to_owned(), crashed, frost: Arc::default(), time: None }
     }
 
     /// Lets `host` hear what time it is by `store` with each of the store's answers, to the second, as DynamoDB tells it.
@@ -231,17 +240,23 @@ impl Faults {
     /// Freezes this process, as a paused machine would be: until [`Faults::thaw`] it begins no call and hears no answer, while
     /// its clocks go on. What is under way already happens.
     pub fn freeze(&self) {
-        self.frozen.send_replace(true);
+        self.frost.is_frozen.store(true, Ordering::Release);
     }
 
     /// Lets it go on where it stood.
     pub fn thaw(&self) {
-        self.frozen.send_replace(false);
+        self.frost.is_frozen.store(false, Ordering::Release);
+        self.frost.thaws.notify_waiters();
     }
 
     async fn thawed(&self) {
-        // The sender lives as long as `self`.
-        let _ = self.frozen.subscribe().wait_for(|frozen| !*frozen).await;
+        loop {
+            let thaw = self.frost.thaws.notified();
+            if !self.frost.is_frozen.load(Ordering::Acquire) {
+                return;
+            }
+            thaw.await;
+        }
     }
 
     /// Performs `effect` as call `name`, with the fault that the plan has for it.

@@ -163,6 +163,7 @@ impl RunQueue for World {
             };
             let look_at = next_visible_at.map_or(give_up_at, |visible_at| visible_at.min(give_up_at));
             tokio::select! {
+                biased;
                 () = arrival => {}
                 () = tokio::time::sleep(look_at.saturating_sub(now)) => {}
             }

@@ -99,6 +99,7 @@ impl ShardLease {
     pub async fn sleep(&self, wait: Duration) {
         let mut given_up = self.given_up.subscribe();
         tokio::select! {
+            biased;
             () = tokio::time::sleep(wait) => {}
             _ = given_up.wait_for(|given_up| *given_up) => {}
         }

@@ -48,6 +48,7 @@ pub async fn run(
             let turn = turns.take();
             tokio::pin!(turn);
             tokio::select! {
+                biased;
                 () = &mut turn => false,
                 () = &mut stop => {
                     // Cut off in the middle, a counter may be known wrong and its lease expire by itself instead.
@@ -71,6 +72,7 @@ pub async fn run(
             break;
         }
         tokio::select! {
+            biased;
             () = &mut stop => break,
             () = tokio::time::sleep(turns.wait(began)) => {}
         }
