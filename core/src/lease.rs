@@ -240,17 +240,23 @@ pub fn plan_asks<'a>(
     for class in ShardClass::ALL {
         let mine = held.iter().filter(|shard| shard.class == class).count();
         let of_class = |lease: &&Lease| matches!(lease.id, LeaseId::Shard(shard) if shard.class == class);
-        let has_asked = leases.iter().filter(of_class).any(|lease| lease.wanted_by.as_deref() == Some(me));
-        if has_asked || takes.iter().any(|take| take.shard.class == class) {
-            continue;
-        }
         let of_copy = |copy: &str| -> Vec<&'a Lease> {
             leases.iter().filter(of_class).filter(|lease| lease.owner.as_deref() == Some(copy)).collect()
         };
+        // A note that its reader will not follow, as it holds no more than one's own count and one, keeps nobody from asking
+        // elsewhere.
+        let is_followed = |owner: &String| copies.contains(owner) && of_copy(owner).len() >= mine + 2;
+        let notes = leases.iter().filter(of_class).filter(|lease| lease.wanted_by.as_deref() == Some(me));
+        let has_asked = notes.filter_map(|lease| lease.owner.as_ref()).any(is_followed);
+        if has_asked || takes.iter().any(|take| take.shard.class == class) {
+            continue;
+        }
         let fullest = copies.iter().filter(|copy| *copy != me).map(|copy| of_copy(copy)).max_by_key(Vec::len);
         let Some(fullest) = fullest.filter(|theirs| theirs.len() >= mine + 2) else { continue };
         // Two copies that ask at the same time should seldom ask for the same shard.
-        let not_asked: Vec<_> = fullest.iter().filter(|lease| lease.wanted_by.is_none()).collect();
+        let is_alive = |copy: &String| copies.contains(copy);
+        let not_asked: Vec<_> =
+            fullest.iter().filter(|lease| !lease.wanted_by.as_ref().is_some_and(is_alive)).collect();
         asks.extend(not_asked.get(rank % not_asked.len().max(1)).map(|lease| **lease));
     }
     asks

@@ -73,12 +73,13 @@ impl ClockWatch {
 
     /// Looks at the clock; returns the host's offset, if the store's time is known.
     pub fn look(&mut self, clock: &dyn Clock) -> Option<TimeDelta> {
-        match clock.check() {
+        let checked = clock.check();
+        match &checked {
             Err(off) if !self.told => tracing::error!(%off, "{}", self.what_stops),
             Ok(()) if self.told => tracing::info!("the host's clock is right: work goes on"),
             _ => {}
         }
-        self.told = clock.check().is_err();
+        self.told = checked.is_err();
         match clock.standing() {
             Standing::Anchored { offset } | Standing::Off { offset } => Some(offset),
             Standing::Unanchored => None,

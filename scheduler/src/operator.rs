@@ -23,6 +23,9 @@ pub enum OperatorError {
     /// What was asked for cannot be.
     #[error("{0}")]
     Refused(String),
+    /// Others were in the way, or not ready; what was done stays done.
+    #[error("{0}")]
+    NotNow(String),
     /// The store failed; what was done stays done.
     #[error("{0}; what was done stays done, run the command again to go on")]
     Store(#[from] PortError),
@@ -71,13 +74,17 @@ async fn free(leases: &dyn LeaseStore, shard: ShardId, cursor: Option<Cursor>, m
         match leases.take(&id, Some(&observed), me).await? {
             Claim::Held { counter } | Claim::Mine { counter } => {
                 leases.release(&id, me, counter, cursor.map(|cursor| cursor.0)).await?;
-                return Ok(());
+                // Taken over in between, after a long pause of this process, nothing was released.
+                let now = leases.list().await?.into_iter().find(|lease| lease.id == id);
+                if now.is_some_and(|now| now.counter > counter + 1 || now.owner.is_none()) {
+                    return Ok(());
+                }
             }
             // Renewed in between.
             Claim::Lost => tokio::time::sleep(PAUSE).await,
         }
     }
-    Err(OperatorError::Refused(format!("shard {shard} changes hands too often to be got hold of: try again")))
+    Err(OperatorError::NotNow(format!("shard {shard} changes hands too often to be got hold of: try again")))
 }
 
 /// Raises the shard counts while everything runs: readers begin with the new shards, and only then are jobs put there.
@@ -116,7 +123,7 @@ async fn change(ports: &Ports, from: Layout, to: Layout) -> Result<Layout, Opera
     if in_force == to {
         return Ok(in_force);
     }
-    Err(OperatorError::Refused("somebody else changes the shard counts at the same time: try again".into()))
+    Err(OperatorError::NotNow("somebody else changes the shard counts at the same time: try again".into()))
 }
 
 /// Waits until every shard has a holder. Without any copy running there is nobody to wait for: whoever starts reads the
@@ -132,7 +139,7 @@ async fn wait_for_readers(ports: &Ports, clock: &dyn Clock, shards: Shards) -> R
         }
         if clock.monotonic() >= give_up_at {
             let missing: Vec<String> = shards.all().filter(|s| !is_held(*s)).map(|s| s.to_string()).collect();
-            return Err(OperatorError::Refused(format!(
+            return Err(OperatorError::NotNow(format!(
                 "nobody has taken up {} within {} s: jobs are still put into the old shards; look at the scheduler \
                  copies, and run the command again",
                 missing.join(" "),

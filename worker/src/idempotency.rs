@@ -2,7 +2,6 @@
 
 use crate::pipeline::{Context, Step};
 use punctual_core::clock::Stopwatch;
-use punctual_core::error::PortError;
 use punctual_core::idempotency::{PutBack, Screen, screen};
 use punctual_core::job::Job;
 use punctual_core::message::Message;
@@ -155,7 +154,8 @@ async fn put(context: &Context, row: &RunRow) -> PortResult<Put> {
     let mut tries = 1;
     loop {
         match context.ports.runs.put(row).await {
-            Err(PortError::Unknown(_)) if tries < WRITE_TRIES => {
+            // Also a failure that says nothing was written: a try before it may have been.
+            Err(error) if error.may_pass() && tries < WRITE_TRIES => {
                 tokio::time::sleep(WRITE_PAUSE * 2u32.pow(tries)).await;
                 tries += 1;
             }

@@ -175,13 +175,15 @@ impl Dispatcher {
                 (results, DueBucket::is_stale_after(watch.elapsed(&*self.clock)))
             };
             for (one, result) in moves.iter().zip(results) {
+                // Also where somebody else seems to have moved it: that may have been this very write, its answer lost.
+                let may_be_left_behind = is_stale && !matches!(result, Err(PortError::Permanent(_)));
+                if may_be_left_behind {
+                    tally.error = tally.error.take().or(self.put_into_present_bucket(one).await.err());
+                }
                 match result {
                     Ok(Advance::Advanced) => {
                         self.metrics.advanced.increment(1);
                         tally.moved.push(one.key.clone());
-                        if is_stale {
-                            tally.error = tally.error.take().or(self.put_into_present_bucket(one).await.err());
-                        }
                     }
                     Ok(Advance::Changed) => {
                         self.metrics.already_advanced.increment(1);

@@ -6,7 +6,7 @@
 use super::pass::Permission;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
-use punctual_core::clock::{Clock, Stopwatch, Trust};
+use punctual_core::clock::{Clock, Standing, Stopwatch, Trust};
 use punctual_core::due::{Cursor, Minute, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::lease::{Lease, LeaseId, LeaseTimes, Observer, Take, plan_asks, plan_takes, to_hand_over};
@@ -231,7 +231,12 @@ impl Holder {
         let renewals = self.held.iter().map(|(shard, held)| {
             let (shard, counter, lease) = (*shard, held.counter, held.lease.clone());
             let holder = &*self;
-            async move { (shard, holder.renew_one(counter, &lease).await) }
+            async move {
+                // One that hangs must not keep the others waiting; what came of it is found by the next one.
+                let renewal = timeout(holder.times.renew_every, holder.renew_one(counter, &lease)).await;
+                let unknown = || Err(PortError::Unknown("it was not answered in time".into()));
+                (shard, renewal.unwrap_or_else(|_| unknown()))
+            }
         });
         let renewals: Vec<_> = renewals.collect();
         let results: Vec<_> = stream::iter(renewals).buffer_unordered(RENEWALS_AT_ONCE).collect().await;
@@ -286,7 +291,7 @@ impl Holder {
     /// The call that failed; the next turn repeats it.
     pub async fn look_and_take(&mut self) -> Result<(), PortError> {
         let began = self.clock.monotonic();
-        if began < self.unfit_until {
+        if began < self.unfit_until || matches!(self.clock.standing(), Standing::Off { .. }) {
             // A copy that counts but gets nowhere would keep its share from those that could do the work.
             return self.deregister().await;
         }
@@ -295,7 +300,9 @@ impl Holder {
         // What the list shows may be as new as its end: counted from there, nothing seems to stand still for too long.
         self.observer.observe(&leases, self.clock.monotonic());
         for forgotten in self.observer.forgotten_copies(&leases, &self.times, began) {
-            self.store.remove(forgotten).await?;
+            if let Err(error) = self.store.remove(forgotten).await {
+                tracing::debug!(class = error.class(), %error, "an old registration could not be removed");
+            }
         }
         // Copies that start together must see each other before the first of them counts heads.
         let has_settled = self.registered_at.is_some_and(|at| began.saturating_sub(at) >= self.times.renew_every);

@@ -40,6 +40,8 @@ struct Passes<'a> {
     failures: u32,
     is_refused: bool,
     last_full: Option<Duration>,
+    /// The last pass left something due: the next one begins with what is on time.
+    is_behind: bool,
     audit: Audit,
 }
 
@@ -52,7 +54,18 @@ impl<'a> Passes<'a> {
         tick: Duration,
     ) -> Self {
         let audit = Audit::begin(clock.now());
-        Passes { dispatcher, clock, lease, in_hand, tick, failures: 0, is_refused: false, last_full: None, audit }
+        Passes {
+            dispatcher,
+            clock,
+            lease,
+            in_hand,
+            tick,
+            failures: 0,
+            is_refused: false,
+            last_full: None,
+            is_behind: false,
+            audit,
+        }
     }
 
     async fn run(&mut self) {
@@ -73,12 +86,13 @@ impl<'a> Passes<'a> {
             let minutes = self.lease.cursor().latest_minutes(self.clock.now());
             self.pass(minutes, |_| {}).await
         };
-        self.tell_refusal(&tally);
+        self.tell_refusal(&tally, is_full);
         // What the store refuses for one job stays due: it is tried again in time, and nothing else waits for it.
         let is_left = tally.left && (tally.refusal.is_none() || tally.error.is_some());
         if is_full || is_left {
             self.last_full = (!is_left).then_some(began);
         }
+        self.is_behind = is_left;
         let error = match tally.error {
             None if is_left => None,
             None => self.look_behind().await,
@@ -100,11 +114,14 @@ impl<'a> Passes<'a> {
         }
     }
 
-    fn tell_refusal(&mut self, tally: &Tally) {
+    /// Says which job is refused: once a trouble. Only a full pass shows that it is over.
+    fn tell_refusal(&mut self, tally: &Tally, is_full: bool) {
         if let Some((key, error)) = tally.refusal.as_ref().filter(|_| !self.is_refused) {
             tracing::error!(shard = %self.lease.shard, job.id = %key, %error, "a job stays due: the store refuses what it needs");
         }
-        self.is_refused = tally.refusal.is_some();
+        if is_full || tally.refusal.is_some() {
+            self.is_refused = tally.refusal.is_some();
+        }
     }
 
     /// Reads every minute from the cursor to now, and moves the cursor behind each that is drained, so that a pass that
@@ -132,8 +149,15 @@ impl<'a> Passes<'a> {
         let side = self.lease.side(Side::Passes);
         let scope = Scope { permission: &side, in_hand: self.in_hand };
         let is_healthy = self.failures == 0;
-        let mut tally = Tally::default();
+        let (mut tally, mut on_time) = (Tally::default(), Tally::default());
+        // None = before the first minute. A backlog, or a store that throttles it, keeps nothing waiting that is on time.
+        let mut looked_at = (!self.is_behind).then(|| self.clock.monotonic());
         for minute in minutes {
+            let now = self.clock.monotonic();
+            if looked_at.is_none_or(|at| now.saturating_sub(at) >= self.tick) {
+                on_time.add(self.latest(&scope, minute).await);
+                looked_at = Some(self.clock.monotonic());
+            }
             tally.add(self.dispatcher.minute(DueBucket { minute, shard: self.lease.shard }, &scope).await);
             let is_throttled = matches!(tally.error, Some(PortError::Throttled(_)));
             if is_healthy && tally.error.is_none() {
@@ -144,6 +168,16 @@ impl<'a> Passes<'a> {
             } else if is_throttled || !self.lease.holds() {
                 break;
             }
+        }
+        tally.add(on_time);
+        tally
+    }
+
+    /// The latest minutes, as far as they lie behind `minute`, which the pass has come to.
+    async fn latest(&self, scope: &Scope<'_>, minute: Minute) -> Tally {
+        let mut tally = Tally::default();
+        for latest in self.lease.cursor().latest_minutes(self.clock.now()).filter(|latest| *latest > minute) {
+            tally.add(self.dispatcher.minute(DueBucket { minute: latest, shard: self.lease.shard }, scope).await);
         }
         tally
     }

@@ -89,7 +89,7 @@ impl NearFuture {
             return Step::SendEarly(self.take(due_at), Duration::from_secs(delay_s));
         }
         let next_due = self.kept.first_key_value().map(|(due_at, _)| *due_at - now);
-        let next_read = self.read_until.map(|until| until - now - self.length + READ_EVERY);
+        let next_read = self.read_until.map(|until| until - now - self.length + self.read_every());
         let wait = next_due.into_iter().chain(next_read.filter(|wait| *wait > TimeDelta::zero())).min();
         // Timers count milliseconds: for less than one nothing would pass.
         Step::Wait(wait.unwrap_or(READ_EVERY).max(TimeDelta::milliseconds(1)).to_std().unwrap_or_default())
@@ -102,6 +102,11 @@ impl NearFuture {
         let fullest = || self.kept.iter().max_by_key(|(_, of_second)| of_second.len());
         let heavy = if self.is_full() { too_much.or_else(fullest) } else { too_much };
         heavy.map(|(due_at, _)| *due_at)
+    }
+
+    /// A short future is read on more often: it would be over before.
+    fn read_every(&self) -> TimeDelta {
+        READ_EVERY.min(self.length / 2)
     }
 
     fn is_full(&self) -> bool {
@@ -158,7 +163,7 @@ impl NearFuture {
         // What is due by now belongs to the passes.
         let from = self.read_until.map_or(now, |until| until.max(now));
         let target = whole_second(now + self.length);
-        if target - from < READ_EVERY && self.read_until.is_some() {
+        if target - from < self.read_every() && self.read_until.is_some() {
             return None;
         }
         let minute = Minute::of(from + TimeDelta::seconds(1));
@@ -270,6 +275,28 @@ mod tests {
             assert!(near.read_until.unwrap() > at_ms(ms) + TimeDelta::seconds(24), "it is always known in time");
         }
         assert_eq!(seen, (START + 46..START + 46 + seen.len() as i64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_future_of_a_few_seconds_is_read_on_in_time_too() {
+        for seconds in 1..=6 {
+            let mut near = near(seconds);
+            let (mut now_ms, mut known) = (250, Vec::new());
+            while now_ms < 30_000 {
+                match near.step(at_ms(now_ms)) {
+                    Step::Read(reading) => {
+                        let span = reading.span;
+                        known.extend(span.after.unwrap().timestamp() + 1..=span.until.timestamp());
+                        near.read(reading, Vec::new(), None);
+                    }
+                    // Woken a moment late, as a timer does.
+                    Step::Wait(wait) => now_ms += wait.min(Duration::from_secs(1)).as_millis() as i64 + 1,
+                    _ => panic!("there is nothing to send"),
+                }
+            }
+            let missed = (START + 3..START + 29).filter(|s| !known.contains(s)).count();
+            assert_eq!(missed, 0, "{seconds} s ahead: {known:?}");
+        }
     }
 
     #[test]

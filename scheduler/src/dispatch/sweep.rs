@@ -67,6 +67,9 @@ impl Sweep {
     }
 
     async fn look(&mut self, dispatcher: &Dispatcher) -> PortResult<Option<Swept>> {
+        if self.clock.check().is_err() {
+            return Ok(None);
+        }
         let leases = self.ports.leases.list().await?;
         let now = self.clock.monotonic();
         self.observer.observe(&leases, now);
@@ -100,6 +103,7 @@ impl Sweep {
         mut since: Stopwatch,
     ) -> PortResult<Option<Swept>> {
         let (mut swept, mut after) = (Swept::default(), None);
+        let mut got_on = Stopwatch::start(&*self.clock);
         loop {
             if since.elapsed(&*self.clock) >= LEASE / 4 {
                 let started = Stopwatch::start(&*self.clock);
@@ -116,11 +120,18 @@ impl Sweep {
                 Ok(None) => break,
                 Ok(next) => {
                     after = next;
+                    got_on = Stopwatch::start(&*self.clock);
                     tokio::time::sleep(PAUSE).await;
                 }
                 // What was moved stays moved; the page is read again.
-                Err(error) if error.may_pass() => tokio::time::sleep(BACKOFF).await,
-                Err(error) => return Err(error),
+                Err(error) if error.may_pass() && got_on.elapsed(&*self.clock) < LEASE => {
+                    tokio::time::sleep(BACKOFF).await;
+                }
+                Err(error) => {
+                    // Another copy may get on: it begins anew. What cannot be given back expires by itself.
+                    let _ = self.ports.leases.release(id, &self.id, counter, None).await;
+                    return Err(error);
+                }
             }
         }
         let done_at = Minute::of(self.clock.now());
