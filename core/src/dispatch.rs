@@ -142,11 +142,8 @@ impl Owing {
 
     /// Where the job goes when the firings up to this one are done with.
     fn after(&self, job: &Job, index: usize, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
-        let count = index as u32 + 1;
-        match self.firings.get(index + 1).or(self.following.as_ref()) {
-            Some(next) => job.up_to(next, count, now, world),
-            None => job.done(now),
-        }
+        let next = self.firings.get(index + 1).or(self.following.as_ref());
+        job.behind(&self.firings[index], index as u32 + 1, next, now, world)
     }
 }
 

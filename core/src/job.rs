@@ -101,6 +101,8 @@ pub struct Job {
     pub runs_left: Option<u32>,
     /// Since when the schedule decides: what follows that firing lies after this. None = it always did.
     pub decided_at: Option<DateTime<Utc>>,
+    /// The last firing that dispatch was done with, since the schedule decides. It may lie ahead, sent with a delay.
+    pub passed: Option<Passed>,
     /// When that firing should start.
     pub next_due_at: Option<DateTime<Utc>>,
     /// Where the due index holds it; none when nothing is to come.
@@ -208,6 +210,15 @@ impl JobSpec {
     }
 }
 
+/// A firing that a job has passed: its run is in a queue, or its skip is a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The firing.
+    pub firing: Firing,
+    /// How many firings were left, that one included; none = no bound.
+    pub runs_left: Option<u32>,
+}
+
 /// Where a job goes when a firing is done with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advanced {
@@ -215,6 +226,8 @@ pub struct Advanced {
     pub state: JobState,
     /// The next firing.
     pub next: Option<NextFiring>,
+    /// The last firing that is passed by this; none = it passes none.
+    pub passed: Option<Passed>,
     /// When a done job may be forgotten.
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -245,6 +258,13 @@ pub struct NextFiring {
     pub bucket: DueBucket,
 }
 
+impl Advanced {
+    /// Active at this firing, with none passed.
+    pub fn at(next: NextFiring) -> Self {
+        Advanced { state: JobState::Active, next: Some(next), passed: None, expires_at: None }
+    }
+}
+
 impl Job {
     /// Makes a job at `now`. `edit_token` is fresh and random; `previous_generation` is that of a job that had this key
     /// before, if any.
@@ -270,6 +290,7 @@ impl Job {
             tzdb: None,
             runs_left: spec.schedule.max_runs,
             decided_at: None,
+            passed: None,
             next_due_at: None,
             due_bucket: None,
             generation,
@@ -285,7 +306,7 @@ impl Job {
         // An instant already past is due from the moment that made it due.
         let due_at = job.spec.due_at(&first).max(whole_second(now));
         let next = NextFiring { due_at, ..job.to_fire(&first, job.runs_left, now, world) };
-        job.advance(&Advanced { state: JobState::Active, next: Some(next), expires_at: None });
+        job.advance(&Advanced::at(next));
         Ok(job)
     }
 
@@ -309,31 +330,35 @@ impl Job {
     /// Where the job goes at `now` when `count` firings are done with, `last` being the last of them: from the nominal
     /// time, never from when it was done.
     pub fn after_firings(&self, last: &Firing, count: u32, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
-        let left = self.runs_left.map(|left| left.saturating_sub(count));
-        match self.following(last, left, world.zones) {
-            Some(next) => self.standing_at(&next, left, now, world),
-            None => self.done(now),
-        }
+        let following = self.following(last, self.left_after(count), world.zones);
+        self.behind(last, count, following.as_ref(), now, world)
     }
 
-    /// Where the job goes at `now` when nothing is to come.
-    pub fn done(&self, now: DateTime<Utc>) -> Advanced {
-        Advanced { state: JobState::Done, next: None, expires_at: Some(now + RETENTION) }
+    /// Where the job goes at `now` when `count` firings are done with, `last` being the last of them and `next` the one to
+    /// follow, if any.
+    pub fn behind(
+        &self,
+        last: &Firing,
+        count: u32,
+        next: Option<&Firing>,
+        now: DateTime<Utc>,
+        world: &Timetable<'_>,
+    ) -> Advanced {
+        let to = match next {
+            Some(next) => Advanced::at(self.to_fire(next, self.left_after(count), now, world)),
+            None => Advanced { state: JobState::Done, next: None, passed: None, expires_at: Some(now + RETENTION) },
+        };
+        Advanced { passed: Some(Passed { firing: *last, runs_left: self.left_after(count.saturating_sub(1)) }), ..to }
     }
 
-    /// Where the job goes at `now` when `count` firings are done with and `next` is the one to follow.
-    pub fn up_to(&self, next: &Firing, count: u32, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
-        self.standing_at(next, self.runs_left.map(|left| left.saturating_sub(count)), now, world)
+    fn left_after(&self, count: u32) -> Option<u32> {
+        self.runs_left.map(|left| left.saturating_sub(count))
     }
 
     /// The firing after `previous`, if `left` allows one.
     pub fn following(&self, previous: &Firing, left: Option<u32>, zones: &Zones) -> Option<Firing> {
         let after = self.decided_at.map_or(previous.at, |decided_at| previous.at.max(decided_at));
         if left == Some(0) { None } else { self.spec.schedule.next_firing(&Firing { at: after, ..*previous }, zones) }
-    }
-
-    fn standing_at(&self, next: &Firing, left: Option<u32>, now: DateTime<Utc>, world: &Timetable<'_>) -> Advanced {
-        Advanced { state: JobState::Active, next: Some(self.to_fire(next, left, now, world)), expires_at: None }
     }
 
     fn to_fire(&self, firing: &Firing, left: Option<u32>, now: DateTime<Utc>, world: &Timetable<'_>) -> NextFiring {
@@ -359,6 +384,7 @@ impl Job {
         self.runs_left = next.as_ref().and_then(|n| n.runs_left);
         self.tzdb = next.and_then(|n| n.tzdb);
         self.expires_at = to.expires_at;
+        self.passed = to.passed.clone().or(self.passed.take());
     }
 
     /// The generation that voids a message of `generation` for this run of the firing at `scheduled_at`, if it is void. No

@@ -32,6 +32,10 @@ pub fn rezone(job: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Rezone {
     if job.state != JobState::Active || rules <= placed_by || old.scheduled_at - now <= TOO_NEAR {
         return Rezone::Keep;
     }
+    // Sent ahead: what follows it is worked out anew when it is over.
+    if job.passed.as_ref().is_some_and(|passed| passed.firing.at > now) {
+        return Rezone::Keep;
+    }
     let can_be_owed = |new: &Firing| {
         // The firing before this one was at least so much earlier than this one stood.
         let moved_by = (old.scheduled_at - new.at).num_seconds();
@@ -54,7 +58,7 @@ pub fn rezone(job: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Rezone {
         let bucket = DueBucket::for_write(due_at, now, old.bucket.shard);
         NextFiring { scheduled_at: new.at, wall: new.wall, tzdb, due_at, bucket, ..old }
     };
-    Rezone::Move(Advanced { state: JobState::Active, next: Some(next), expires_at: None })
+    Rezone::Move(Advanced::at(next))
 }
 
 #[cfg(test)]
@@ -146,6 +150,19 @@ mod tests {
         let job = made(&cron("cron 0 9 * * *"), "2026-11-29T20:00:00Z", &old);
         assert_eq!(moved(&job, "2026-11-30T16:45:00Z", &new), None, "15 minutes ahead");
         assert_eq!(moved(&job, "2026-11-30T18:00:00Z", &new), None, "owed already");
+    }
+
+    // Nine o'clock is in a queue already, with a delay.
+    #[test]
+    fn nothing_is_placed_anew_while_a_firing_is_sent_ahead() {
+        let (old, new) = old_and_new();
+        let mut job = made(&cron("cron 0 9 * * *"), "2026-11-29T20:00:00Z", &old);
+        let shards = Shards::default();
+        let world = Timetable { shards: &shards, zones: &old };
+        let sent_at = at("2026-11-30T16:59:30Z");
+        job.advance(&job.after_firings(&job.next().unwrap(), 1, sent_at, &world));
+        assert_eq!(moved(&job, "2026-11-30T16:59:40Z", &new), None);
+        assert_eq!(moved(&job, "2026-11-30T17:00:00Z", &new).unwrap().scheduled_at, at("2026-12-01T16:00:00Z"));
     }
 
     // By the newer rules 9:00 was half an hour ago: it is owed now, and goes the way of everything that is owed.

@@ -78,7 +78,7 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Jobs(JobsCommand::Resume(args)) => change::change(names, args, Change::Resume, zones()?).await,
         Command::Jobs(JobsCommand::Cancel(args)) => change::change(names, args, Change::Cancel, zones()?).await,
         Command::Jobs(JobsCommand::Release(args)) => change::change(names, args, Change::Release, zones()?).await,
-        Command::Jobs(JobsCommand::Run(args)) => change::run_now(names, args).await,
+        Command::Jobs(JobsCommand::Run(args)) => change::run_now(names, args, zones()?).await,
         Command::Status(args) => operate::show_status(names, &args).await,
         Command::Cursors(CursorsCommand::Rewind(args)) => operate::rewind(names, args).await,
         Command::Shards(ShardsCommand::Release { shard }) => operate::release_shard(names, shard).await,
@@ -170,6 +170,7 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
         page: args.page,
         calls_in_flight: args.calls_in_flight,
         look_ahead: s(args.look_ahead_s),
+        ..DispatchSettings::default()
     };
     settings.check().map_err(CommandError::BadInput)?;
     let aws = open(names).await?;

@@ -218,7 +218,7 @@ async fn put_into_present_bucket(jobs: &dyn JobStore, clock: &dyn Clock, job: &J
     let Some(next) = job.standing() else { return Ok(()) };
     let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, version: job.version };
     let bucket = DueBucket::for_write(next.due_at, clock.now(), next.bucket.shard);
-    let to = Advanced { state: JobState::Active, next: Some(NextFiring { bucket, ..next }), expires_at: None };
+    let to = Advanced::at(NextFiring { bucket, ..next });
     insist(|| jobs.advance(&job.spec.key, &from, &to)).await.map(|_| ())
 }
 

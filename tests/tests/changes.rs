@@ -1,13 +1,17 @@
 //! What people do to a job while its runs are on their way, with the real scheduler and worker: at each point between the
 //! read of a due job and the delivery of its message, and while a run is owed.
 
+use punctual_core::deadline::StartRule;
 use punctual_core::due::{Minute, Shards};
+use punctual_core::error::PortError;
 use punctual_core::job::{Change, Job, JobState};
-use punctual_core::memory::{Fault, FaultPlan, Point, World};
+use punctual_core::memory::{Fault, FaultPlan, Faults, Point, World};
 use punctual_core::run::{RunId, RunStatus, SkipReason};
 use punctual_core::schedule::Schedule;
 use punctual_core::spread::Spread;
-use punctual_scheduler::operations::{Created, Outcome, RunNow, change_job, create_job, create_missing_job, run_now};
+use punctual_scheduler::operations::{
+    Created, OperationError, Outcome, RunNow, change_job, create_job, create_missing_job, run_now,
+};
 use punctual_tests::{Town, at, reminder, run_of, start_of_time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -282,9 +286,13 @@ async fn a_job_made_again_voids_the_old_lifes_message_and_runs_its_own() {
     }
 }
 
+async fn ask_for_a_run(town: &Town, idempotency_key: &str) -> Result<RunNow, OperationError> {
+    let zones = town.timetable().zones;
+    run_now(&town.world.ports(), &*town.clock, zones, &the_run().job_key, Some(idempotency_key)).await
+}
+
 async fn run_by_hand(town: &Town, idempotency_key: &str) -> RunId {
-    let asked = run_now(&town.world.ports(), &*town.clock, &the_run().job_key, Some(idempotency_key)).await;
-    match asked {
+    match ask_for_a_run(town, idempotency_key).await {
         Ok(RunNow::Enqueued(run)) => run,
         other => panic!("{other:?}"),
     }
@@ -311,6 +319,29 @@ async fn a_run_by_hand_survives_an_edit_and_runs_once_however_often_it_is_asked_
     assert_eq!(kept(&the_job(&town)), kept(&edited), "the timetable knows nothing of it");
 }
 
+// Whoever asked with the second key died before the run was in the queue, and asks again an hour later.
+#[tokio::test(start_paused = true)]
+async fn a_request_repeated_too_late_is_refused_unless_its_run_came_to_be() {
+    let mut town = town(FaultPlan::default()).await;
+    let mut spec = reminder(ID, HOURLY);
+    spec.missed.start = StartRule::WithinS(600);
+    town.add(spec).await;
+    let done = run_by_hand(&town, "k-1").await;
+    let plan = FaultPlan::one(Point::Every("queue.send"), Fault::FailBefore(PortError::Permanent("no".into())));
+    let ports = Faults::new(&plan, "asks").wrap(town.world.ports());
+    let key = the_run().job_key;
+    let failed = run_now(&ports, &*town.clock, town.timetable().zones, &key, Some("k-2")).await;
+    assert!(matches!(failed, Err(OperationError::Store(..))));
+    let_it_run(&mut town, 60).await;
+    wait(3_600).await;
+    let sent = town.world.enqueued().len();
+    assert_eq!(run_by_hand(&town, "k-1").await, done, "the same answer as the first time");
+    let refused = ask_for_a_run(&town, "k-2").await.unwrap_err().to_string();
+    assert!(refused.contains("asked for at 2026-10-05T03:13:20Z") && refused.contains("take another key"), "{refused}");
+    assert_eq!(town.world.enqueued().len(), sent, "nothing more is sent for either");
+    assert!(run_by_hand(&town, "k-3").await != done);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_by_hand_does_not_survive_a_cancel() {
     let mut town = town(FaultPlan::default()).await;
@@ -321,7 +352,7 @@ async fn a_run_by_hand_does_not_survive_a_cancel() {
     let row = town.world.row(&run).expect("it has its row");
     assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Cancelled)));
     assert_eq!(town.world.sends().len(), 0);
-    let refused = run_now(&town.world.ports(), &*town.clock, &run.job_key, Some("k-2")).await.unwrap_err();
+    let refused = ask_for_a_run(&town, "k-2").await.unwrap_err();
     assert_eq!(refused.to_string(), "job bank/c-1/bill: it is cancelled: create it again");
 }
 

@@ -349,7 +349,7 @@ async fn what_was_left_behind_the_cursor_is_found_by_the_audit() {
     next.due_at = at(7_200 - 1_800);
     next.bucket.minute = Minute::of(next.due_at);
     let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, version: job.version };
-    let to = Advanced { state: JobState::Active, next: Some(next), expires_at: None };
+    let to = Advanced::at(next);
     let moved = town.world.ports().jobs.advance(&key, &from, &to).await;
     assert_eq!(moved, Ok(Advance::Advanced));
     assert!(town.until(70, |world| world.enqueued().len() == 1).await, "the last hour is read every minute");

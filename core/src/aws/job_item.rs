@@ -3,12 +3,12 @@
 use super::error::without_quotes;
 use super::schedule_item::{MissedItem, ScheduleItem, is_default};
 use crate::due::{DueBucket, ShardId};
-use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
+use crate::job::{Job, JobKey, JobSpec, JobState, Passed, Voids};
 use crate::payload::{Handler, SmsPayload};
 use crate::ports::JobRead;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
-use crate::schedule::Anchor;
+use crate::schedule::{Anchor, Firing};
 use crate::spread::Spread;
 use crate::zone::TzVersion;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -54,6 +54,12 @@ struct JobItem {
     #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
     decided_at: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
+    passed_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    passed_wall: Option<NaiveDateTime>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    passed_left: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
     next_due_at: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     due_bucket: Option<String>,
@@ -78,7 +84,7 @@ fn discreet<'de, D: Deserializer<'de>>(stored: D) -> Result<SmsPayload, D::Error
 
 /// The item of a job.
 pub(super) fn to_item(job: &Job) -> Item {
-    let spec = job.spec.clone();
+    let (spec, passed) = (job.spec.clone(), job.passed.as_ref());
     let item = JobItem {
         tenant: tenant_partition(spec.key.tenant(), partition_of(&spec.key)),
         job_key: spec.key,
@@ -96,6 +102,9 @@ pub(super) fn to_item(job: &Job) -> Item {
         tzdb: job.tzdb.as_ref().map(|version| version.as_str().to_owned()),
         runs_left: job.runs_left,
         decided_at: job.decided_at,
+        passed_at: passed.map(|passed| passed.firing.at),
+        passed_wall: passed.and_then(|passed| passed.firing.wall),
+        passed_left: passed.and_then(|passed| passed.runs_left),
         next_due_at: job.next_due_at,
         due_bucket: job.due_bucket.map(|b| b.to_string()),
         generation: job.generation,
@@ -149,6 +158,9 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         tzdb: item.tzdb.as_deref().map(TzVersion::new),
         runs_left: item.runs_left,
         decided_at: item.decided_at,
+        passed: item
+            .passed_at
+            .map(|at| Passed { firing: Firing { at, wall: item.passed_wall }, runs_left: item.passed_left }),
         next_due_at: item.next_due_at,
         due_bucket,
         generation: item.generation,

@@ -6,7 +6,7 @@ use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, ten
 use super::schema::TENANT_INDEX;
 use crate::due::DueBucket;
 use crate::error::PortError;
-use crate::job::{Job, JobKey, JobState};
+use crate::job::{Job, JobKey, JobState, Passed};
 use crate::ports::{
     ADVANCES, Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Replace, ReplaceIf,
 };
@@ -85,6 +85,16 @@ impl DynamoJobs {
             change.push(format!("SET {name} = ?"));
             values.push(value);
         };
+        if let Some(Passed { firing, runs_left }) = &to.passed {
+            set("passed_at", number(firing.at.timestamp()));
+            // With the first one that it passes a job has these, or never; a change of its schedule begins anew.
+            if let Some(wall) = firing.wall {
+                set("passed_wall", text(&wall_text(wall)));
+            }
+            if let Some(left) = runs_left {
+                set("passed_left", number(left));
+            }
+        }
         match &to.next {
             Some(next) => {
                 set("next_scheduled_at", number(next.scheduled_at.timestamp()));

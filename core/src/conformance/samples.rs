@@ -2,14 +2,14 @@
 
 use crate::deadline::StartRule;
 use crate::due::{DueBucket, Minute, ShardClass, ShardId};
-use crate::job::{Advanced, Job, JobKey, JobSpec, JobState, NextFiring, Voids};
+use crate::job::{Advanced, Job, JobKey, JobSpec, JobState, NextFiring, Passed, Voids};
 use crate::missed::{Many, MissedRule};
 use crate::payload::{Handler, SmsPayload};
 use crate::ports::{AdvanceFrom, Create, JobRead, Ports};
 use crate::priority::Priority;
 use crate::retry::{OutcomeClass, RetryRule};
 use crate::run::{Attempt, RunId, RunKey, RunRow, RunStatus, SkipReason, SkippedRange};
-use crate::schedule::{DstGap, DstRepeat, Schedule, ScheduleText, Timing};
+use crate::schedule::{DstGap, DstRepeat, Firing, Schedule, ScheduleText, Timing};
 use crate::spread::Spread;
 use crate::zone::{TzVersion, Zones};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
@@ -78,6 +78,7 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
         tzdb: Some(TzVersion::new("2099z")),
         runs_left: Some(u32::MAX),
         decided_at: Some(at(-3_600)),
+        passed: Some(Passed { firing: Firing { at: at(-60), wall: Some(wall()) }, runs_left: Some(9) }),
         next_due_at: Some(bucket.minute.start() + TimeDelta::seconds(59)),
         due_bucket: Some(bucket),
         generation: u64::MAX / 2,
@@ -128,6 +129,7 @@ pub(super) fn all_kinds_of_jobs(tenant: &str) -> Vec<Job> {
         job.tzdb = None;
         job.runs_left = None;
         job.decided_at = None;
+        job.passed = None;
         job.next_scheduled_at = None;
         job.next_due_at = None;
         job.due_bucket = None;
@@ -172,14 +174,17 @@ pub(super) fn standing(job: &Job) -> AdvanceFrom {
 /// A firing in `bucket`.
 pub(super) fn on_to(bucket: DueBucket) -> Advanced {
     let due_at = bucket.minute.start() + TimeDelta::seconds(1);
-    let (wall, tzdb) = (Some(wall() + TimeDelta::days(1)), Some(TzVersion::new("2099za")));
-    let next = NextFiring { scheduled_at: bucket.minute.start(), wall, tzdb, runs_left: Some(7), due_at, bucket };
-    Advanced { state: JobState::Active, next: Some(next), expires_at: None }
+    let (next_wall, tzdb) = (Some(wall() + TimeDelta::days(1)), Some(TzVersion::new("2099za")));
+    let next =
+        NextFiring { scheduled_at: bucket.minute.start(), wall: next_wall, tzdb, runs_left: Some(7), due_at, bucket };
+    let passed = Passed { firing: Firing { at: at(0), wall: Some(wall()) }, runs_left: Some(8) };
+    Advanced { passed: Some(passed), ..Advanced::at(next) }
 }
 
 /// The end of a schedule.
 pub(super) fn to_the_end() -> Advanced {
-    Advanced { state: JobState::Done, next: None, expires_at: Some(at(86_400)) }
+    let passed = Passed { firing: Firing { at: at(60), wall: None }, runs_left: None };
+    Advanced { state: JobState::Done, next: None, passed: Some(passed), expires_at: Some(at(86_400)) }
 }
 
 /// Stores a new job.

@@ -5,11 +5,9 @@
 //! decided before: an instant that is owed stays owed, what is queued for earlier instants stays valid, and what was
 //! queued for the owed instant or later ones is void, because the job comes to it again.
 
-use super::{Advanced, Job, JobError, JobKey, JobSpec, JobState, RETENTION, Timetable, next_generation};
+use super::{Advanced, Job, JobError, JobKey, JobSpec, JobState, Passed, RETENTION, Timetable, next_generation};
 use crate::due::DueBucket;
-use crate::rezone::TOO_NEAR;
 use crate::schedule::{Anchor, Firing, Schedule, whole_second};
-use crate::zone::Zones;
 use chrono::{DateTime, TimeDelta, Utc};
 
 /// What a person asks for.
@@ -102,7 +100,7 @@ impl Job {
         if job.state == JobState::Quarantined {
             (job.state, job.error) = (JobState::Active, None);
         }
-        if job.must_decide_anew(self) {
+        if job.must_decide_anew(self, now) {
             job.decide_anew(self, now, world)?;
         }
         job.file(now, world);
@@ -110,30 +108,29 @@ impl Job {
     }
 
     /// Whether an edit that made this of `old` changes what is queued, or finds nothing to go on from.
-    fn must_decide_anew(&self, old: &Job) -> bool {
-        let (new_spec, old_spec) = (&self.spec, &old.spec);
-        let is_rescheduled = new_spec.schedule != old_spec.schedule;
-        match old.state {
+    fn must_decide_anew(&self, old: &Job, now: DateTime<Utc>) -> bool {
+        let is_rescheduled = self.spec.schedule != old.spec.schedule;
+        let has_ahead = old.sent_ahead(now).is_some();
+        if old.is_over() && !has_ahead {
             // Nothing is to come that another queue, window or rule could concern.
-            JobState::Done => is_rescheduled,
-            _ => {
-                let placed = |spec: &JobSpec| (spec.priority, spec.spread.clone(), spec.missed);
-                let has_next = old.next_scheduled_at.is_some() && old.next_due_at.is_some();
-                is_rescheduled || placed(new_spec) != placed(old_spec) || !has_next
-            }
+            return is_rescheduled;
         }
+        let placed = |spec: &JobSpec| (spec.priority, spec.spread.clone(), spec.missed);
+        let has_next = old.next_scheduled_at.is_some() && old.next_due_at.is_some();
+        is_rescheduled || placed(&self.spec) != placed(&old.spec) || !(has_next || has_ahead)
     }
 
     /// Decides by this job's own specification where it stands, `old` being what it was until now.
     fn decide_anew(&mut self, old: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<(), ChangeError> {
-        let sent_ahead = old.sent_ahead(now, world.zones);
+        let ahead = old.sent_ahead(now);
         let max_runs = self.spec.schedule.max_runs;
-        self.runs_left = match old.state {
-            // A series that is over has nothing left: another timetable is a new one.
-            JobState::Done => max_runs,
-            _ if max_runs != old.spec.schedule.max_runs => max_runs,
-            // They were counted, and will be again.
-            _ => old.runs_left.map(|left| left.saturating_add(sent_ahead)),
+        // A series that is over has nothing left: another timetable is a new one.
+        let is_new_series = max_runs != old.spec.schedule.max_runs || (old.is_over() && ahead.is_none());
+        self.runs_left = match ahead {
+            _ if is_new_series => max_runs,
+            // It was counted, and will be again.
+            Some(passed) => passed.runs_left,
+            None => old.runs_left,
         };
         self.generation = next_generation(Some(old.generation), now);
         let boundary = match old.next().filter(|owed| owed.at <= now) {
@@ -142,12 +139,11 @@ impl Job {
                 owed.at
             }
             None => {
-                let is_rescheduled = self.spec.schedule != old.spec.schedule;
-                let kept = old.next().filter(|_| !is_rescheduled && sent_ahead == 0);
-                self.stand_ahead(kept, now, world)?;
-                now + TimeDelta::seconds(1)
+                self.stand_ahead(old, now, world)?;
+                decides_from(now)
             }
         };
+        self.passed = None;
         self.voids.push(self.generation, boundary);
         Ok(())
     }
@@ -171,37 +167,40 @@ impl Job {
         }
     }
 
-    /// Puts the job at a firing that lies ahead: at `kept`, or at the first one after now.
-    fn stand_ahead(
-        &mut self,
-        kept: Option<Firing>,
-        now: DateTime<Utc>,
-        world: &Timetable<'_>,
-    ) -> Result<(), ChangeError> {
+    /// Puts the job at a firing that lies ahead: where `old` stood, if the timetable is the same, or at the first one.
+    fn stand_ahead(&mut self, old: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<(), ChangeError> {
         let over = || JobError::Over(self.spec.schedule.to_string());
-        let tzdb = self.tzdb.clone().filter(|_| kept.is_some());
+        let is_rescheduled = self.spec.schedule != old.spec.schedule;
+        // What was sent ahead is void: the job comes to it again.
+        let stood = || old.sent_ahead(now).map(|passed| passed.firing).or(old.next());
+        let kept = if is_rescheduled { None } else { stood() };
+        let tzdb = old.tzdb.clone().filter(|_| kept.is_some());
         let next = kept.or_else(|| self.spec.schedule.next_after(now, world.zones)).ok_or_else(over)?;
         let mut next = self.to_fire(&next, self.runs_left, now, world);
         next.tzdb = tzdb.or(next.tzdb);
         let state = if self.state == JobState::Paused { JobState::Paused } else { JobState::Active };
-        self.advance(&Advanced { state, next: Some(next), expires_at: None });
+        self.advance(&Advanced { state, ..Advanced::at(next) });
         Ok(())
     }
 
-    /// How many firings ahead of `now` the job has passed already, because they wait in a queue with a delay.
-    fn sent_ahead(&self, now: DateTime<Utc>, zones: &Zones) -> u32 {
-        let Some(stands_at) = self.next_scheduled_at else { return 0 };
-        let end = stands_at.min(now + TOO_NEAR);
-        let next_after = |firing: &Firing| self.spec.schedule.next_after(firing.at, zones);
-        let ahead = std::iter::successors(self.spec.schedule.next_after(now, zones), next_after);
-        ahead.take_while(|firing| firing.at < end).map(|_| 1).sum()
+    /// The firing that waits in a queue with a delay, if a change at `now` can still decide about it. There is one at most:
+    /// dispatch sends no further ahead than the shortest interval.
+    fn sent_ahead(&self, now: DateTime<Utc>) -> Option<&Passed> {
+        self.passed.as_ref().filter(|passed| passed.firing.at >= decides_from(now))
+    }
+
+    /// Whether nothing is to come by itself: its schedule is over, on hold or not.
+    fn is_over(&self) -> bool {
+        self.next_scheduled_at.is_none() && matches!(self.state, JobState::Done | JobState::Paused)
     }
 
     fn paused(&self) -> Result<Option<Job>, ChangeError> {
         match self.state {
             JobState::Paused => Ok(None),
-            JobState::Active => Ok(Some(Job { state: JobState::Paused, due_bucket: None, ..self.clone() })),
-            JobState::Done => Err(self.refused("nothing of it is left to pause")),
+            // Also what a done one has queued.
+            JobState::Active | JobState::Done => {
+                Ok(Some(Job { state: JobState::Paused, due_bucket: None, ..self.clone() }))
+            }
             JobState::Cancelled => Err(self.refused("nothing of it runs any more")),
             JobState::Quarantined => Err(self.refused("release or edit it first")),
         }
@@ -210,6 +209,10 @@ impl Job {
     fn resumed(&self, now: DateTime<Utc>, world: &Timetable<'_>) -> Result<Option<Job>, ChangeError> {
         match self.state {
             JobState::Active => Ok(None),
+            JobState::Paused if self.is_over() => {
+                let expires_at = self.expires_at.or(Some(whole_second(now) + RETENTION));
+                Ok(Some(Job { state: JobState::Done, expires_at, ..self.clone() }))
+            }
             JobState::Paused => self.active_again(now, world).map(Some),
             JobState::Done => Err(self.refused("edit its schedule to let it fire again")),
             JobState::Cancelled => Err(self.refused("create it again")),
@@ -244,7 +247,7 @@ impl Job {
         }
         let mut job = self.clone();
         let expires_at = Some(whole_second(now) + RETENTION);
-        job.advance(&Advanced { state: JobState::Cancelled, next: None, expires_at });
+        job.advance(&Advanced { state: JobState::Cancelled, next: None, passed: None, expires_at });
         job.error = None;
         job.generation = next_generation(Some(self.generation), now);
         job.voids.push(job.generation, DateTime::UNIX_EPOCH);
@@ -262,7 +265,7 @@ impl Job {
                 // Nobody ended what it has queued.
                 let mut job = made()?;
                 job.voids = self.voids.clone();
-                job.voids.push(job.generation, now + TimeDelta::seconds(1));
+                job.voids.push(job.generation, decides_from(now));
                 Ok(job)
             }
             JobState::Active | JobState::Paused => Err(self.refused("edit it, or cancel it first")),
@@ -280,6 +283,11 @@ impl Job {
     fn refused(&self, instead: &'static str) -> ChangeError {
         ChangeError::State { state: self.state, instead }
     }
+}
+
+/// From which instant on a change at `now` decides: the first one that lies ahead.
+fn decides_from(now: DateTime<Utc>) -> DateTime<Utc> {
+    whole_second(now) + TimeDelta::seconds(1)
 }
 
 impl JobSpec {

@@ -97,10 +97,10 @@ fn patched(old: &JobSpec, args: &EditArgs, now: DateTime<Utc>, zones: &Zones) ->
     })
 }
 
-pub(super) async fn run_now(names: Names, args: RunNowArgs) -> Result<(), CommandError> {
+pub(super) async fn run_now(names: Names, args: RunNowArgs, zones: Zones) -> Result<(), CommandError> {
     let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
     let Store { aws, ports, .. } = Store::open(names).await?;
-    let asked = operations::run_now(&ports, &*aws.clock, &key, args.idempotency_key.as_deref()).await;
+    let asked = operations::run_now(&ports, &*aws.clock, &zones, &key, args.idempotency_key.as_deref()).await;
     match asked.map_err(refused)? {
         RunNow::Enqueued(run) => print(format_args!("run {run} is in its queue")),
         RunNow::Missing => Err(no_job(&key)),

@@ -19,7 +19,7 @@ pub(super) async fn work(
     in_hand: &InHand,
     settings: &DispatchSettings,
 ) {
-    let mut near = NearFuture::new(settings.look_ahead);
+    let mut near = NearFuture::new(settings.look_ahead, settings.light_second);
     let side = lease.side(Side::Clock);
     let mut failures = 0;
     while !lease.is_given_up() {

@@ -201,7 +201,7 @@ impl Dispatcher {
         let Some(next) = moved.to.next.clone() else { return Ok(()) };
         let bucket = DueBucket::for_write(next.due_at, self.clock.now(), next.bucket.shard);
         let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..moved.from };
-        let to = Advanced { next: Some(NextFiring { bucket, ..next }), ..moved.to.clone() };
+        let to = Advanced::at(NextFiring { bucket, ..next });
         self.ports.jobs.advance(&moved.key, &from, &to).await.map(|_| ())
     }
 }

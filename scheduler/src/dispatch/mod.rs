@@ -45,6 +45,8 @@ pub struct DispatchSettings {
     pub calls_in_flight: usize,
     /// How far ahead the timetable is read, so that runs are sent by the clock; zero = not at all.
     pub look_ahead: Duration,
+    /// A shard's second with more runs than this is sent early, with a delay, however fast the shard has been sending.
+    pub light_second: usize,
 }
 
 /// The longest look-ahead: below the shortest interval, so that of one job only the next firing is near.
@@ -59,6 +61,7 @@ impl Default for DispatchSettings {
             page: 500,
             calls_in_flight: 64,
             look_ahead: s(30),
+            light_second: 2_000,
         }
     }
 }

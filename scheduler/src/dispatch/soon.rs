@@ -52,18 +52,20 @@ pub(super) struct NearFuture {
     read_until: Option<DateTime<Utc>>,
     /// A stretch that was read in part.
     in_part: Option<Reading>,
+    light: usize,
     rate: Rate,
 }
 
 impl NearFuture {
-    /// An empty one that will reach so far ahead.
-    pub(super) fn new(length: Duration) -> Self {
+    /// An empty one that will reach so far ahead; a second with more than `light` runs will go out early.
+    pub(super) fn new(length: Duration, light: usize) -> Self {
         NearFuture {
             length: TimeDelta::from_std(length).unwrap_or_default(),
             kept: BTreeMap::new(),
             count: 0,
             read_until: None,
             in_part: None,
+            light,
             rate: Rate::default(),
         }
     }
@@ -98,7 +100,8 @@ impl NearFuture {
     /// The second to be sent early: one that the shard cannot send in a second, or, when there is no room for more, the
     /// fullest one.
     fn heavy(&self) -> Option<DateTime<Utc>> {
-        let too_much = self.kept.iter().find(|(_, of_second)| of_second.len() > self.rate.per_second());
+        let light = self.rate.per_second().min(self.light);
+        let too_much = self.kept.iter().find(|(_, of_second)| of_second.len() > light);
         let fullest = || self.kept.iter().max_by_key(|(_, of_second)| of_second.len());
         let heavy = if self.is_full() { too_much.or_else(fullest) } else { too_much };
         heavy.map(|(due_at, _)| *due_at)
@@ -229,13 +232,13 @@ mod tests {
             first_enqueued_at: due_at,
             scheduler: "s".into(),
         };
-        let to = Advanced { state: JobState::Done, next: None, expires_at: None };
+        let to = Advanced { state: JobState::Done, next: None, passed: None, expires_at: None };
         let from = AdvanceFrom { next_scheduled_at: due_at, version: 1 };
         Firing { priority: Priority::Normal, message, way: Move { key, from, to } }
     }
 
     fn near(seconds: u64) -> NearFuture {
-        NearFuture::new(Duration::from_secs(seconds))
+        NearFuture::new(Duration::from_secs(seconds), 2_000)
     }
 
     fn reading(step: Step) -> Reading {

@@ -1,7 +1,7 @@
 //! Runs by hand: one besides those of the timetable, put into the queue at once.
 
 use super::{OperationError, insist, read};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use punctual_core::clock::Clock;
 use punctual_core::error::PortError;
 use punctual_core::job::{JobKey, request_token};
@@ -9,6 +9,7 @@ use punctual_core::ports::{JobRead, Ports};
 use punctual_core::process::random_token;
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::whole_second;
+use punctual_core::zone::Zones;
 use std::time::Duration;
 
 /// For how long a repeat of a request is told for one: much shorter than rows are kept, which tell repeats of the run.
@@ -23,14 +24,16 @@ pub enum RunNow {
     Missing,
 }
 
-/// Enqueues a run of a job now. Asked again with the same idempotency key it is the same run, whose row tells the repeat
-/// for one; without a key each call is a run of its own, and so is one whose answer was lost.
+/// Enqueues a run of a job now. Asked again with the same idempotency key it is the same run: once that has its row,
+/// nothing more is sent. Without a key each call is a run of its own, and so is one whose answer was lost.
 ///
 /// # Errors
-/// When the job does not allow it, the idempotency key cannot be taken, or store or queue still fail after several tries.
+/// When the job does not allow it, the idempotency key cannot be taken or belongs to a run that never came to be and is too
+/// late by now, or store or queue still fail after several tries.
 pub async fn run_now(
     ports: &Ports,
     clock: &dyn Clock,
+    zones: &Zones,
     key: &JobKey,
     idempotency_key: Option<&str>,
 ) -> Result<RunNow, OperationError> {
@@ -54,7 +57,15 @@ pub async fn run_now(
             // Kept before the run is in the queue: a repeat after a crash in between enqueues the same run again.
             let (run_key, at) = first_asked(ports, key, &token, &new, now).await.map_err(failed)?;
             let first = job.run_by_hand(run_key, at);
-            first.map_err(|error| OperationError::NotAllowed(key.to_string(), error))?
+            let first = first.map_err(|error| OperationError::NotAllowed(key.to_string(), error))?;
+            let run = first.run_id();
+            if first.run_key != new && insist(|| ports.runs.get(&run)).await.map_err(failed)?.is_some() {
+                return Ok(RunNow::Enqueued(run));
+            }
+            if job.spec.deadline(at, zones).is_some_and(|deadline| deadline < now) {
+                return Err(OperationError::Input(key.to_string(), too_late(at)));
+            }
+            first
         }
     };
     let body = [message.encode()];
@@ -64,6 +75,14 @@ pub async fn run_now(
     };
     insist(send).await.map_err(failed)?;
     Ok(RunNow::Enqueued(message.run_id()))
+}
+
+fn too_late(asked_at: DateTime<Utc>) -> String {
+    format!(
+        "the idempotency key belongs to a run asked for at {}, which never came to be and may not start any more: take \
+         another key",
+        asked_at.to_rfc3339_opts(SecondsFormat::Secs, true)
+    )
 }
 
 /// The run that the first request with this token asked for, and when it did: `new`, if this is the first.

@@ -14,6 +14,7 @@ use punctual_core::retry::{GatewayPolicy, Outcome, RetryRule, WhenUnknown};
 use punctual_core::schedule::{Anchor, Schedule};
 use punctual_core::spread::Spread;
 use punctual_core::zone::Zones;
+use punctual_scheduler::dispatch::DispatchSettings;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -36,6 +37,8 @@ pub struct Scenario {
     pub page: usize,
     /// How far ahead the timetable is read.
     pub look_ahead: Duration,
+    /// More runs than this in a second are sent early.
+    pub light_second: usize,
     /// Whether the gateway drops repeats of a reference.
     pub drops_repeats: bool,
     /// What the workers believe of the gateway.
@@ -166,6 +169,7 @@ impl Scenario {
             tick: Duration::from_millis(random.random_range(500..=3_000)),
             page: *[2, 500].choose(random).expect("not empty"),
             look_ahead: Duration::from_secs(*[0, 10, 30, 30].choose(random).expect("not empty")),
+            light_second: DispatchSettings::default().light_second,
             drops_repeats,
             gateway: policy(drops_repeats, random),
             jobs,
@@ -178,6 +182,9 @@ impl Scenario {
             scenario.draw_trouble(random);
         }
         scenario.events.sort_by_key(|(at, _)| *at);
+        if random.random_bool(0.5) {
+            scenario.light_second = random.random_range(0..=1);
+        }
         scenario
     }
 
@@ -390,13 +397,14 @@ impl Scenario {
     /// One line about it.
     pub fn summary(&self) -> String {
         format!(
-            "{} for {:.0} s, {} schedulers (tick {} ms, page {}, look-ahead {} s), {} workers, {} + {} shards, {} jobs, {}",
+            "{} for {:.0} s, {} schedulers (tick {} ms, page {}, look-ahead {} s, light {}), {} workers, {} + {} shards, {} jobs, {}",
             self.start,
             self.lasts.as_secs_f64(),
             self.schedulers,
             self.tick.as_millis(),
             self.page,
             self.look_ahead.as_secs(),
+            self.light_second,
             self.workers,
             self.shards.urgent,
             self.shards.standard,

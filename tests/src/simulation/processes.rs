@@ -242,6 +242,7 @@ impl Host {
                 tick: self.scenario.tick,
                 page: self.scenario.page,
                 look_ahead: self.scenario.look_ahead,
+                light_second: self.scenario.light_second,
                 ..DispatchSettings::default()
             };
             let control = ports.control.clone();

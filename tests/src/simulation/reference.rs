@@ -87,6 +87,8 @@ struct Book<'a> {
     runs_left: Option<u32>,
     /// Instants that were passed, and in which stretch.
     passed: BTreeMap<Instant, usize>,
+    /// The last instant that it passed since the last change of its timetable, and the firings left until then.
+    sent_ahead: Option<(Instant, Option<u32>)>,
     /// Generations in which a message of an instant was put into a queue.
     queued: BTreeMap<Instant, BTreeSet<u64>>,
     by_hand: BTreeSet<RunKey>,
@@ -108,6 +110,7 @@ impl<'a> Book<'a> {
             due_at: None,
             runs_left: None,
             passed: BTreeMap::new(),
+            sent_ahead: None,
             queued: BTreeMap::new(),
             by_hand: BTreeSet::new(),
             rows: BTreeMap::new(),
@@ -216,10 +219,13 @@ impl<'a> Book<'a> {
         let old = self.stretches.last().expect("something was edited");
         let is_rescheduled = old.spec().schedule != job.spec.schedule;
         let most = job.spec.schedule.max_runs;
-        let left = match self.state {
-            Some(JobState::Done) => most,
+        // What waits in a queue for a later instant was counted, and will be again.
+        let ahead = self.sent_ahead.filter(|(instant, _)| *instant > moment);
+        let left = match ahead {
             _ if most != old.spec().schedule.max_runs => most,
-            _ => self.runs_left,
+            Some((_, left)) => left,
+            None if self.stands_at.is_none() => most,
+            None => self.runs_left,
         };
         let calendar = Calendar::around(self.start, &job.spec.schedule);
         let owed = self.stands_at.filter(|stands_at| *stands_at <= moment);
@@ -232,7 +238,8 @@ impl<'a> Book<'a> {
                 (Some(owed), anew, owed)
             }
             None => {
-                let next = if is_rescheduled { calendar.next(moment) } else { self.stands_at };
+                let stood = ahead.map(|(instant, _)| instant).or(self.stands_at);
+                let next = if is_rescheduled { calendar.next(moment) } else { stood };
                 (next, old.decided_at, to_second(moment) + TimeDelta::seconds(1))
             }
         };
@@ -245,6 +252,9 @@ impl<'a> Book<'a> {
         self.expect(at, "an edited job's next firing", &job.next_scheduled_at, &stands_at);
         self.expect(at, "when an edited job is due", &job.next_due_at, &due_at);
         self.expect(at, "an edited job's firings left", &job.runs_left, &left);
+        if let Some((instant, _)) = ahead {
+            self.passed.remove(&instant);
+        }
         let mut stretch = self.stretch(at, job, decided_at);
         stretch.from = from;
         self.begin(at, stretch);
@@ -269,6 +279,7 @@ impl<'a> Book<'a> {
             last.until = Some(at);
         }
         self.stretches.push(stretch);
+        self.sent_ahead = None;
     }
 
     /// The job moved on: each instant it passed must be on its timetable, and in a queue or a row by now.
@@ -286,6 +297,7 @@ impl<'a> Book<'a> {
                 let generation = self.stretches[old].generation;
                 self.problem(at, format!("{instant} was passed twice, before by generation {generation}"));
             }
+            self.sent_ahead = Some((instant, self.runs_left));
             self.runs_left = self.runs_left.map(|left| left.saturating_sub(1));
             let following = self.stretches[index].following(instant);
             here = following.filter(|_| self.runs_left != Some(0));

@@ -28,6 +28,7 @@ pub fn guards() -> Vec<Guard> {
         ("a cancel voids what is queued", jobs(Flaw::IgnoresVoids)),
         ("a pause holds what is queued", jobs(Flaw::IgnoresPauses)),
         ("an owed firing stays owed", jobs(Flaw::ForgetsTheOwed)),
+        ("what was sent ahead is known", jobs(Flaw::ForgetsWhatIsAhead)),
         ("nothing is called without begin", rows(Flaw::NoBegin)),
         ("an outcome is recorded", rows(Flaw::LosesOutcomes)),
         ("a skip is a row before the job passes it", rows(Flaw::LosesSkips)),
@@ -47,6 +48,7 @@ enum Flaw {
     IgnoresVoids,
     IgnoresPauses,
     ForgetsTheOwed,
+    ForgetsWhatIsAhead,
     NoBegin,
     LosesOutcomes,
     LosesSkips,
@@ -105,6 +107,7 @@ impl Flawed<dyn JobStore> {
                 (job.state, job.voids) = (JobState::Active, Voids::new(0));
             }
             (Flaw::IgnoresPauses, JobState::Paused) => job.state = JobState::Active,
+            (Flaw::ForgetsWhatIsAhead, _) => job.passed = None,
             _ => {}
         }
         JobRead::Job(job)

@@ -227,11 +227,9 @@ impl Real {
     pub fn advance(&self, job: Job, to: u8, now: u8) -> Job {
         self.advanced.get((job, to, now), |(job, to, now)| {
             let mut real = self.real_job(job);
-            let advanced = if *to > self.instants {
-                real.done(at(*now))
-            } else {
-                real.up_to(&Firing { at: at(*to), wall: None }, 1, at(*now), &self.world())
-            };
+            let firing = |instant| Firing { at: at(instant), wall: None };
+            let next = (*to <= self.instants).then(|| firing(*to));
+            let advanced = real.behind(&firing(to - 1), 1, next.as_ref(), at(*now), &self.world());
             real.advance(&advanced);
             Job { first: job.first, owes: job.owes, ..self.job_image(&real) }
         })
@@ -331,6 +329,7 @@ impl Real {
             tzdb: None,
             runs_left: None,
             decided_at: (job.decided > 0).then(|| at(job.decided)),
+            passed: None,
             next_due_at: due,
             due_bucket: due.filter(|_| job.state == JobState::Active).map(|at| DueBucket::for_write(at, at, shard)),
             generation: generation(job.generation),
