@@ -65,13 +65,14 @@ fn where_a_lost_run_is_held_no_crash_delivers_it_twice() {
 }
 
 /// Each rule, the property that breaks without it, and where.
-const ABLATIONS: [(&str, Broken, Bounds); 23] = [
+const ABLATIONS: [(&str, Broken, Bounds); 24] = [
     ("enqueue_first", Broken::Lost, ONE),
     ("skip_row_first", Broken::Lost, ONE),
     ("advance_compared", Broken::Zombie, ONE_CHANGED),
     ("conditional_skip", Broken::False, ONE),
     ("row_bounds_range", Broken::Lost, RANGE),
     ("owed_stays_owed", Broken::Lost, ONE_CHANGED),
+    ("sent_ahead_known", Broken::Lost, TWO_CHANGED),
     ("void_from_boundary", Broken::Lost, TWO_CHANGED),
     ("generation_kept", Broken::Cancel, ONE_MADE_AGAIN),
     ("void_gets_row", Broken::Stuck, ONE_CHANGED),

@@ -183,7 +183,7 @@ pub(super) fn on_to(bucket: DueBucket) -> Advanced {
 
 /// The end of a schedule.
 pub(super) fn to_the_end() -> Advanced {
-    let passed = Passed { firing: Firing { at: at(60), wall: None }, runs_left: None };
+    let passed = Passed { firing: Firing { at: at(60), wall: Some(wall()) }, runs_left: Some(1) };
     Advanced { state: JobState::Done, next: None, passed: Some(passed), expires_at: Some(at(86_400)) }
 }
 

@@ -169,7 +169,10 @@ impl Protocol {
 
     fn perform(&self, s: &mut State, action: Action) -> Option<()> {
         match action {
-            Action::Tick => s.now += 1,
+            Action::Tick => {
+                s.now += 1;
+                s.forget_what_is_no_longer_ahead();
+            }
             Action::Change(change) => self.change(s, change)?,
             Action::Dispatch(p) => s.schedulers[p] = self.dispatch(s, s.schedulers[p])?,
             Action::SendTwice(p) => {

@@ -31,7 +31,7 @@ impl Protocol {
 
     /// None when the real rule refuses the change, or finds nothing to change.
     pub fn change(&self, s: &mut State, change: Change) -> Option<()> {
-        let old = s.job;
+        let old = if self.rules.sent_ahead_known { s.job } else { Job { passed: 0, ..s.job } };
         let new = self.real.change(old, change, s.now)?;
         s.job = self.less_the_rules_taken_away(old, new, change, s.now);
         if new.last > s.now {

@@ -13,7 +13,8 @@ use punctual_core::dispatch::{self, Coalesce, Decision, DueRun};
 use punctual_core::due::{DueBucket, Shards};
 use punctual_core::idempotency::{self, Screen};
 use punctual_core::job::{
-    Advanced, Change as RealChange, Changed, Job as RealJob, JobKey, JobSpec, JobState as RealState, Timetable, Voids,
+    Advanced, Change as RealChange, Changed, Job as RealJob, JobKey, JobSpec, JobState as RealState, Passed, Timetable,
+    Voids,
 };
 use punctual_core::message::{MESSAGE_VERSION, Message as RealMessage};
 use punctual_core::missed::{Many, MissedRule};
@@ -155,7 +156,7 @@ impl Real {
     /// The job as it is made, at step 0.
     pub fn created(&self) -> Job {
         let made = RealJob::create(self.spec.clone(), at(0), &self.world(), Some(generation(0) - 1), "t".into(), "x");
-        let job = self.job_image(&made.expect("a job"));
+        let job = self.job_image(&made.expect("a job"), 0);
         Job { first: job.next, owes: job.last, ..job }
     }
 
@@ -217,7 +218,7 @@ impl Real {
             let decides = [0; MOST_INSTANTS];
             let (state, next) = (JobState::Active, *from);
             let (last, first, owes) = (self.instants, next, self.instants);
-            let job = Job { state, next, due: next, last, decided: 0, generation: 0, decides, first, owes };
+            let job = Job { state, next, due: next, last, passed: 0, decided: 0, generation: 0, decides, first, owes };
             let range = SkippedRange { to: at(*covers), count: u32::from(covers - from) + 1 };
             self.next_image(&dispatch::after_skip(&self.real_job(&job), range, at(*now), &self.world()))
         })
@@ -229,9 +230,10 @@ impl Real {
             let mut real = self.real_job(job);
             let firing = |instant| Firing { at: at(instant), wall: None };
             let next = (*to <= self.instants).then(|| firing(*to));
-            let advanced = real.behind(&firing(to - 1), 1, next.as_ref(), at(*now), &self.world());
+            let last = if next.is_some() { to - 1 } else { job.last };
+            let advanced = real.behind(&firing(last), 1, next.as_ref(), at(*now), &self.world());
             real.advance(&advanced);
-            Job { first: job.first, owes: job.owes, ..self.job_image(&real) }
+            Job { first: job.first, owes: job.owes, ..self.job_image(&real, *now) }
         })
     }
 
@@ -250,7 +252,7 @@ impl Real {
             match old.change(&asked, at(*now), &self.world(), "u".into(), "y") {
                 Ok(Changed::To(new)) => {
                     assert!(new.version != old.version, "a change is seen by whoever read the job before");
-                    Some(Job { first: job.first, owes: job.owes, ..self.job_image(&new) })
+                    Some(Job { first: job.first, owes: job.owes, ..self.job_image(&new, *now) })
                 }
                 Ok(Changed::Same) | Err(_) => None,
             }
@@ -329,7 +331,8 @@ impl Real {
             tzdb: None,
             runs_left: None,
             decided_at: (job.decided > 0).then(|| at(job.decided)),
-            passed: None,
+            passed: (job.passed > 0)
+                .then(|| Passed { firing: Firing { at: at(job.passed), wall: None }, runs_left: None }),
             next_due_at: due,
             due_bucket: due.filter(|_| job.state == JobState::Active).map(|at| DueBucket::for_write(at, at, shard)),
             generation: generation(job.generation),
@@ -344,7 +347,7 @@ impl Real {
     }
 
     /// The image of a job, without the ghost.
-    fn job_image(&self, real: &RealJob) -> Job {
+    fn job_image(&self, real: &RealJob, now: u8) -> Job {
         // An instant that does not exist is as the last one that does.
         let instant = |n| at(self.instants.min(n));
         let decides = [1, 2].map(|n| generation_number(real.voids.deciding(instant(n))));
@@ -359,6 +362,7 @@ impl Real {
             },
             next,
             due: real.next_due_at.map_or(0, exact_step),
+            passed: real.passed.as_ref().map(|passed| exact_step(passed.firing.at)).filter(|at| *at > now).unwrap_or(0),
             // Firings follow one another: before the next one it has no effect.
             decided: real.decided_at.map_or(0, exact_step) * u8::from(real.decided_at > real.next_scheduled_at),
             generation: generation_number(real.generation),

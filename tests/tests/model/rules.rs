@@ -40,6 +40,8 @@ rules! {
     // Changes
     /// A change keeps a firing that is due and not enqueued.
     owed_stays_owed,
+    /// A change knows what was sent ahead: it comes to that again.
+    sent_ahead_known,
     /// A change voids from its boundary on, not everything.
     void_from_boundary,
     /// Generations go on counting when a job is created again.

@@ -32,6 +32,8 @@ pub struct Job {
     pub due: u8,
     /// The last firing of its schedule.
     pub last: u8,
+    /// The last firing it passed, if that lies ahead; zero = none does.
+    pub passed: u8,
     /// Since when the schedule decides what follows that firing; zero = it always did.
     pub decided: u8,
     pub generation: u8,
@@ -467,6 +469,13 @@ impl State {
                 self.queue.iter_mut().flatten().for_each(swap);
                 self.workers.iter_mut().filter_map(Worker::message_mut).for_each(swap);
             }
+        }
+    }
+
+    /// A firing that was passed concerns nobody once its instant has come.
+    pub fn forget_what_is_no_longer_ahead(&mut self) {
+        for job in [Some(&mut self.job), self.stale.as_mut()].into_iter().flatten() {
+            job.passed = if job.passed > self.now { job.passed } else { 0 };
         }
     }
 
