@@ -336,6 +336,31 @@ async fn a_copy_that_dies_with_runs_in_hand_loses_none() {
     assert_eq!(distinct.len(), 600);
 }
 
+// An hour's outage, and a queue that takes half a second for each call: the pass over the old minutes takes half a minute.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_time_does_not_wait_for_old_minutes() {
+    let plan = FaultPlan::default();
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan.clone(), Arc::new(|ports| ports)).await;
+    let schedule = |s: i64| format!("at {}", at(s).to_rfc3339());
+    for minute in 0..60 {
+        town.add(reminder(&format!("old-{minute}/bill"), &schedule(60 * minute + 30))).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3_700)).await;
+    plan.add(Point::Every("queue.send"), Fault::Delay(Duration::from_millis(500)));
+    town.start_scheduler("s");
+    assert!(town.until_ms(60_000, 100, |world| !world.enqueued().is_empty()).await);
+    let due_at = (town.clock.now() - at(0)).num_seconds() + 3;
+    town.add(reminder("new/bill", &schedule(due_at))).await;
+    let is_new_sent = |world: &World| {
+        let enqueued = world.enqueued();
+        let mut messages = enqueued.iter().filter_map(|sent| sent.message.as_ref());
+        messages.any(|message| message.job_key.id() == "new/bill")
+    };
+    assert!(town.until_ms(6_000, 100, is_new_sent).await);
+    assert!(town.world.enqueued().len() < 30, "the old minutes are not half done");
+    assert!(town.until(120, |world| world.enqueued().len() == 61).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_left_behind_the_cursor_is_found_by_the_audit() {
     let mut town = Town::new(Shards { urgent: 0, standard: 1 }).await;
