@@ -4,6 +4,7 @@
 //! [`ShardLease`], which the shard's loop asks before every send.
 
 use super::pass::Permission;
+use super::queues::Queues;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::{Clock, Standing, Stopwatch, Trust};
@@ -105,9 +106,9 @@ impl ShardLease {
         }
     }
 
-    /// The permission of one side.
-    pub(super) fn side(&self, side: Side) -> SideOfShard<'_> {
-        SideOfShard { lease: self, side }
+    /// The permission of one side, in a process that knows these queues.
+    pub(super) fn side<'a>(&'a self, side: Side, queues: &'a Queues) -> SideOfShard<'a> {
+        SideOfShard { lease: self, side, queues }
     }
 
     /// Whether this copy may send for the shard right now: the lease is trusted by every clock, and the clock itself is
@@ -137,6 +138,7 @@ impl ShardLease {
 pub(super) struct SideOfShard<'a> {
     lease: &'a ShardLease,
     side: Side,
+    queues: &'a Queues,
 }
 
 impl Permission for SideOfShard<'_> {
@@ -145,6 +147,10 @@ impl Permission for SideOfShard<'_> {
     }
 
     fn progress(&self) {
+        // Reading alone gets nobody anywhere.
+        if self.queues.is_cut_off() {
+            return;
+        }
         let now = self.lease.clock.monotonic().as_millis() as u64;
         self.lease.last_progress_ms[self.side as usize].store(now, Ordering::Release);
     }

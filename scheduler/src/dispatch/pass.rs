@@ -8,6 +8,7 @@ use super::backlog::{Budget, WorkedOff};
 use super::fire::Firing;
 use super::in_hand::{InHand, Reach};
 use super::metrics::Metrics;
+use super::queues::Queues;
 use super::soon::Reading;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
@@ -39,6 +40,7 @@ pub struct Dispatcher {
     pub(super) ports: Ports,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
+    pub(super) queues: Queues,
     /// Bounds the sends and advances under way in this process.
     pub(super) in_flight: Semaphore,
     shards: RwLock<Shards>,
@@ -110,6 +112,10 @@ impl Tally {
     pub(super) fn failed(error: PortError) -> Self {
         Tally { left: true, error: Some(error), ..Tally::default() }
     }
+
+    pub(super) fn refused(key: JobKey, error: PortError) -> Self {
+        Tally { left: true, refusal: Some((key, error)), ..Tally::default() }
+    }
 }
 
 /// What is to be done about a job other than sending its one run.
@@ -134,6 +140,7 @@ impl Dispatcher {
             ports,
             clock,
             metrics: Metrics::new(),
+            queues: Queues::new(settings.leases.lease),
             in_flight: Semaphore::new(settings.calls_in_flight),
             shards: RwLock::new(shards),
             zones,
@@ -341,7 +348,7 @@ impl Dispatcher {
         }
         result.map_err(|error| match error {
             // Rights, or a row that cannot be read: the job stays due, and nothing else waits for it.
-            PortError::Permanent(_) => Tally { left: true, refusal: Some((key, error)), ..Tally::default() },
+            PortError::Permanent(_) => Tally::refused(key, error),
             error => Tally::failed(error),
         })
     }

@@ -41,6 +41,8 @@ pub async fn run(
     let mut loops = JoinSet::new();
     let mut asides = JoinSet::new();
     asides.spawn(sweep.run(dispatcher.clone()));
+    let probing = dispatcher.clone();
+    asides.spawn(async move { probing.keep_probing().await });
     tokio::pin!(stop);
     loop {
         let began = clock.monotonic();

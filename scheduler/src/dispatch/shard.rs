@@ -101,7 +101,7 @@ impl<'a> Passes<'a> {
         match error {
             None => {
                 self.failures = 0;
-                self.lease.side(Side::Passes).progress();
+                self.lease.side(Side::Passes, &self.dispatcher.queues).progress();
                 self.tick.saturating_sub(self.clock.monotonic().saturating_sub(began))
             }
             Some(error) => {
@@ -146,7 +146,7 @@ impl<'a> Passes<'a> {
     /// with nothing in them count as progress only while all goes well: otherwise a copy that cannot send would earn its
     /// renewals by reading.
     async fn pass(&self, minutes: impl Iterator<Item = Minute> + Send, drained: impl Fn(Minute) + Send) -> Tally {
-        let side = self.lease.side(Side::Passes);
+        let side = self.lease.side(Side::Passes, &self.dispatcher.queues);
         let scope = Scope { permission: &side, in_hand: self.in_hand };
         let is_healthy = self.failures == 0;
         let (mut tally, mut on_time) = (Tally::default(), Tally::default());
@@ -184,7 +184,7 @@ impl<'a> Passes<'a> {
 
     /// Reads some of the minutes that the cursor has passed, where nothing should be any more.
     async fn look_behind(&mut self) -> Option<PortError> {
-        let side = self.lease.side(Side::Passes);
+        let side = self.lease.side(Side::Passes, &self.dispatcher.queues);
         let scope = Scope { permission: &side, in_hand: self.in_hand };
         for minute in self.audit.minutes(self.clock.now(), self.lease.cursor()) {
             let bucket = DueBucket { minute, shard: self.lease.shard };

@@ -1,0 +1,162 @@
+//! What dispatch does when one queue fails, and when one copy reaches none, in memory and in virtual time.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::due::Shards;
+use punctual_core::error::PortError;
+use punctual_core::job::JobSpec;
+use punctual_core::memory::{Effect, Fault, FaultPlan, Point, World};
+use punctual_core::missed::{Many, MissedRule};
+use punctual_core::priority::Priority;
+use punctual_tests::logs::Logs;
+use punctual_tests::{Town, at, broken, reminder};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::Level;
+
+const SHARDS: Shards = Shards { urgent: 0, standard: 4 };
+const EVERY_MINUTE: &str = "every 60s from 2026-10-05T03:14:00Z";
+
+/// A run as it was put into a queue.
+#[derive(Debug)]
+struct Sent {
+    priority: Priority,
+    job: String,
+    scheduled_at: DateTime<Utc>,
+    /// From when it was due to when its queue showed it.
+    lag: TimeDelta,
+}
+
+fn sent(world: &World) -> Vec<Sent> {
+    let sent = world.history().into_iter().filter_map(|recorded| match recorded.effect {
+        Effect::Enqueued(enqueued) => {
+            let message = enqueued.message.expect("it can be read");
+            let visible_at = recorded.at + enqueued.delay;
+            let (job, lag) = (message.job_key.to_string(), visible_at - message.due_at);
+            Some(Sent { priority: enqueued.priority, job, scheduled_at: message.scheduled_at, lag })
+        }
+        _ => None,
+    });
+    sent.collect()
+}
+
+/// Who holds each shard.
+fn owners(world: &World) -> BTreeMap<String, Option<String>> {
+    let shards = world.leases().into_iter().filter(|lease| lease.id.to_string().starts_with("shard/"));
+    shards.map(|lease| (lease.id.to_string(), lease.owner)).collect()
+}
+
+fn holds_all(world: &World, name: &str) -> bool {
+    owners(world).values().flatten().filter(|owner| owner.starts_with(name)).count() == usize::from(SHARDS.standard)
+}
+
+/// Jobs that fire each minute, none of whose firings may be passed over.
+async fn add_minutely(town: &Town, name: &str, priority: Priority, count: usize) {
+    for n in 0..count {
+        let missed = MissedRule { many: Many::All, ..MissedRule::default() };
+        // Not all of them in one second.
+        let schedule = EVERY_MINUTE.replace(":00Z", &format!(":{:02}Z", n * 7 % 60));
+        town.add(JobSpec { missed, priority, ..reminder(&format!("{name}-{n}/bill"), &schedule) }).await;
+    }
+}
+
+/// Each job's firings are there from its first one on, each once and without a gap, up to the last minute.
+fn assert_each_once(sent: &[Sent], jobs: usize, until: DateTime<Utc>) {
+    let mut by_job: BTreeMap<&str, Vec<DateTime<Utc>>> = BTreeMap::new();
+    sent.iter().for_each(|run| by_job.entry(&run.job).or_default().push(run.scheduled_at));
+    assert_eq!(by_job.len(), jobs);
+    for (job, mut firings) in by_job {
+        firings.sort();
+        let steps = firings.windows(2).all(|two| two[1] - two[0] == TimeDelta::seconds(60));
+        assert!(steps, "{job}: {firings:?}");
+        assert!(firings[0] < at(120) && firings[firings.len() - 1] > until - TimeDelta::seconds(61), "{job}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_fails_alone_disturbs_nothing_else_and_loses_nothing() {
+    let errors = [
+        PortError::Temporary("injected".into()),
+        PortError::Throttled("injected".into()),
+        PortError::Permanent("injected".into()),
+    ];
+    for error in errors {
+        let logs = Logs::keep();
+        let (change, breakage) = broken::sends_of(Priority::Bulk);
+        let mut town = Town::with(SHARDS, FaultPlan::default(), change).await;
+        add_minutely(&town, "bulk", Priority::Bulk, 30).await;
+        add_minutely(&town, "normal", Priority::Normal, 30).await;
+        ["s1", "s2"].iter().for_each(|name| town.start_scheduler(name));
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let before = owners(&town.world);
+        breakage.set(error.clone());
+        let from = town.clock.now();
+        for _ in 0..30 {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            assert_eq!(owners(&town.world), before, "{error:?}: a shard changed hands");
+        }
+        let bulk = sent(&town.world).into_iter().filter(|run| run.priority == Priority::Bulk);
+        assert!(bulk.map(|run| run.scheduled_at).max().is_some_and(|last| last < from + TimeDelta::seconds(60)));
+        breakage.mend();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        town.stop().await;
+        let sent = sent(&town.world);
+        assert_each_once(&sent, 60, town.clock.now());
+        let late = |run: &&Sent| run.priority == Priority::Normal && run.lag > TimeDelta::seconds(2);
+        // Before the copies hold their shards everything is late.
+        let late: Vec<_> = sent.iter().filter(|run| run.scheduled_at > at(30)).filter(late).collect();
+        assert!(late.is_empty(), "{error:?}: {} are late, such as {:?}", late.len(), late[0]);
+        let told = if error.may_pass() { Level::WARN } else { Level::ERROR };
+        let troubles = logs.of(told);
+        assert_eq!(troubles.len(), 2, "{error:?}: once a copy: {troubles:#?}");
+        assert!(troubles.iter().all(|line| line.contains("priority=bulk")), "{troubles:#?}");
+        let over = logs.of(Level::INFO).into_iter().filter(|line| line.contains("the queue works again"));
+        assert_eq!(over.count(), 2, "{error:?}: once a copy");
+    }
+}
+
+fn cut_off(plan: &FaultPlan, process: &str, error: &PortError) {
+    for call in ["queue.send", "queue.depth"] {
+        plan.add(Point::EveryOf(process.into(), call), Fault::FailBefore(error.clone()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_reaches_no_queue_leaves_all_shards_to_the_other_which_sends_everything() {
+    for error in [PortError::Temporary("injected".into()), PortError::Unknown("injected".into())] {
+        let plan = FaultPlan::default();
+        let mut town = Town::with(SHARDS, plan.clone(), Arc::new(|ports| ports)).await;
+        add_minutely(&town, "bulk", Priority::Bulk, 15).await;
+        add_minutely(&town, "normal", Priority::Normal, 15).await;
+        ["s1", "s2"].iter().for_each(|name| town.start_scheduler(name));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        cut_off(&plan, "s2", &error);
+        assert!(town.until(60, |world| holds_all(world, "s1")).await, "{error:?}: {:?}", owners(&town.world));
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        plan.clear();
+        assert!(town.until(300, |world| !holds_all(world, "s1")).await, "{error:?}: it takes its share again");
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        town.stop().await;
+        assert_each_once(&sent(&town.world), 30, town.clock.now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_all_copies_share_is_over_soon_after_its_end() {
+    let plan = FaultPlan::default();
+    let mut town = Town::with(SHARDS, plan.clone(), Arc::new(|ports| ports)).await;
+    add_minutely(&town, "normal", Priority::Normal, 30).await;
+    ["s1", "s2"].iter().for_each(|name| town.start_scheduler(name));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    ["s1", "s2"].iter().for_each(|name| cut_off(&plan, name, &PortError::Temporary("injected".into())));
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    plan.clear();
+    let over_at = town.clock.now();
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    town.stop().await;
+    let sent = sent(&town.world);
+    assert_each_once(&sent, 30, town.clock.now());
+    let after = sent.iter().filter(|run| run.scheduled_at > over_at);
+    let longest = after.map(|run| run.lag).max().expect("they fire each minute");
+    assert!(longest < TimeDelta::seconds(40), "{longest}");
+}
