@@ -1,4 +1,4 @@
-//! What dispatch does when one queue fails, and when one copy reaches none, in memory and in virtual time.
+//! What dispatch does when one queue fails, and when one copy reaches none or can do nothing, in memory and in virtual time.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::due::Shards;
@@ -46,8 +46,13 @@ fn owners(world: &World) -> BTreeMap<String, Option<String>> {
     shards.map(|lease| (lease.id.to_string(), lease.owner)).collect()
 }
 
+/// How many shards a copy holds.
+fn count_of(world: &World, name: &str) -> usize {
+    owners(world).values().flatten().filter(|owner| owner.starts_with(name)).count()
+}
+
 fn holds_all(world: &World, name: &str) -> bool {
-    owners(world).values().flatten().filter(|owner| owner.starts_with(name)).count() == usize::from(SHARDS.standard)
+    count_of(world, name) == usize::from(SHARDS.standard)
 }
 
 /// Jobs that fire each minute, none of whose firings may be passed over.
@@ -159,4 +164,78 @@ async fn an_outage_that_all_copies_share_is_over_soon_after_its_end() {
     let after = sent.iter().filter(|run| run.scheduled_at > over_at);
     let longest = after.map(|run| run.lag).max().expect("they fire each minute");
     assert!(longest < TimeDelta::seconds(40), "{longest}");
+}
+
+/// From when to when a copy held shards, looked at for so long.
+async fn stints(town: &Town, name: &str, seconds: u64) -> Vec<(DateTime<Utc>, DateTime<Utc>)> {
+    let give_up_at = town.clock.now() + TimeDelta::seconds(seconds as i64);
+    let (mut stints, mut holds) = (Vec::new(), false);
+    while town.clock.now() < give_up_at {
+        let (now, held) = (town.clock.now(), count_of(&town.world, name));
+        match (std::mem::replace(&mut holds, held > 0), holds) {
+            (false, true) => stints.push((now, now)),
+            (true, _) => stints.last_mut().expect("it began").1 = now,
+            (false, false) => {}
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    stints
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_can_do_nothing_comes_back_ever_more_seldom_and_makes_late_only_what_it_takes() {
+    // With the shards that it has at first; a copy that knows what it cannot do does not try.
+    let cases: [(&[&'static str], usize); 2] = [(&["due.page"], 6), (&["queue.send", "queue.depth"], 1)];
+    for (calls, most) in cases {
+        let plan = FaultPlan::default();
+        let mut town = Town::with(SHARDS, plan.clone(), Arc::new(|ports| ports)).await;
+        add_minutely(&town, "normal", Priority::Normal, 60).await;
+        ["s1", "s2"].iter().for_each(|name| town.start_scheduler(name));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        for call in calls {
+            plan.add(Point::EveryOf("s2".into(), call), Fault::FailBefore(PortError::Temporary("injected".into())));
+        }
+        let from = town.clock.now();
+        let stints = stints(&town, "s2", 600).await;
+        town.stop().await;
+        assert!((1..=most).contains(&stints.len()), "{calls:?}: {stints:?}");
+        let near = |at: DateTime<Utc>| {
+            let (before, after) = (TimeDelta::seconds(1), TimeDelta::seconds(3));
+            stints.iter().any(|(first, last)| *first - before <= at && at <= *last + after)
+        };
+        let due_at = |run: &Sent| run.scheduled_at;
+        let sent = sent(&town.world);
+        let late = |run: &&Sent| run.lag > TimeDelta::seconds(3) && due_at(run) > from && !near(due_at(run));
+        assert_eq!(sent.iter().filter(late).count(), 0, "{calls:?}: {stints:?}");
+        let longest = sent.iter().filter(|run| due_at(run) > from).map(|run| run.lag).max();
+        assert!(longest < Some(TimeDelta::seconds(20)), "{calls:?}: {longest:?}");
+        assert_each_once(&sent, 60, town.clock.now() - TimeDelta::seconds(20));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_clock_goes_off_gives_its_shards_back_at_once_and_asks_for_none_until_it_is_right() {
+    for ahead in [60, -60] {
+        let mut town = Town::new(SHARDS).await;
+        add_minutely(&town, "normal", Priority::Normal, 60).await;
+        town.start_scheduler("s1");
+        let host = town.wrong_clock();
+        town.start_scheduler_on(host.clone(), "s2");
+        assert!(town.until(60, |world| count_of(world, "s2") == 2).await, "{ahead}: it takes its share at first");
+        let from = town.clock.now();
+        host.set_ahead(TimeDelta::seconds(ahead));
+        assert!(town.until_ms(2_000, 100, |world| count_of(world, "s2") == 0).await, "{ahead}: it holds on");
+        let is_quiet = |world: &World| {
+            let asks = |wanted_by: &String| wanted_by.starts_with("s2");
+            count_of(world, "s2") == 0 && !world.leases().iter().any(|lease| lease.wanted_by.as_ref().is_some_and(asks))
+        };
+        assert!(!town.until_ms(600_000, 250, |world| !is_quiet(world)).await, "{ahead}: it takes or asks");
+        assert!(holds_all(&town.world, "s1"));
+        host.set_ahead(TimeDelta::zero());
+        assert!(town.until(30, |world| count_of(world, "s2") == 2).await, "{ahead}: it takes its share again");
+        town.stop().await;
+        let sent = sent(&town.world);
+        let longest = sent.iter().filter(|run| run.scheduled_at > from).map(|run| run.lag).max();
+        assert!(longest <= Some(TimeDelta::seconds(4)), "{ahead}: {longest:?}");
+    }
 }

@@ -8,6 +8,7 @@
 mod ahead;
 mod backlog;
 mod fire;
+mod fitness;
 pub mod in_hand;
 pub mod leases;
 mod metrics;

@@ -175,7 +175,7 @@ impl Turns {
             }
             self.read_layout_at = now + LAYOUT_EVERY;
         }
-        self.holder.look_and_take().await
+        self.holder.look_and_take(self.dispatcher.queues.is_cut_off()).await
     }
 
     /// How long to wait for the next turn after one that began at `began`: a second, less when something expires sooner.
