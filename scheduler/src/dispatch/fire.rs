@@ -52,7 +52,7 @@ impl Post {
         match self {
             Post::Accepted => Tally::default(),
             Post::Left => Tally::left(),
-            Post::Refused(error) => Tally::refused(key.clone(), error),
+            Post::Refused(error) => Tally::in_trouble(key.clone(), error),
         }
     }
 }

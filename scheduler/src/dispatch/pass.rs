@@ -52,12 +52,16 @@ pub struct Dispatcher {
 /// What some work came to.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Something due was left.
+    /// Something due was left that is in no trouble of its own.
     pub left: bool,
+    /// Jobs in trouble were left where they stand.
+    pub stuck: bool,
     /// The first call that failed.
     pub error: Option<PortError>,
-    /// The first refusal that concerned one job and its row alone.
-    pub refusal: Option<(JobKey, PortError)>,
+    /// The first failure that concerned one job alone.
+    pub trouble: Option<(JobKey, PortError)>,
+    /// The jobs of a page of which that is so, until the page is done with: they are taken along then, or stuck.
+    pub in_trouble: Vec<JobKey>,
     /// The jobs that were moved on.
     pub moved: Vec<JobKey>,
     /// How many jobs were found where they were looked for.
@@ -99,8 +103,10 @@ impl World {
 impl Tally {
     pub(super) fn add(&mut self, other: Tally) {
         self.left |= other.left;
+        self.stuck |= other.stuck;
         self.error = self.error.take().or(other.error);
-        self.refusal = self.refusal.take().or(other.refusal);
+        self.trouble = self.trouble.take().or(other.trouble);
+        self.in_trouble.extend(other.in_trouble);
         self.moved.extend(other.moved);
         self.found += other.found;
     }
@@ -113,8 +119,13 @@ impl Tally {
         Tally { left: true, error: Some(error), ..Tally::default() }
     }
 
-    pub(super) fn refused(key: JobKey, error: PortError) -> Self {
-        Tally { left: true, refusal: Some((key, error)), ..Tally::default() }
+    pub(super) fn in_trouble(key: JobKey, error: PortError) -> Self {
+        Tally { in_trouble: vec![key.clone()], trouble: Some((key, error)), ..Tally::default() }
+    }
+
+    /// Whether nothing due was left, in trouble or not.
+    pub(super) fn is_drained(&self) -> bool {
+        !self.left && !self.stuck && self.in_trouble.is_empty()
     }
 }
 
@@ -253,6 +264,8 @@ impl Dispatcher {
             }
         }
         tally.add(self.fire_all(late, Duration::ZERO, permission).await);
+        let in_trouble = std::mem::take(&mut tally.in_trouble);
+        tally.stuck |= !self.take_along(bucket, &in_trouble, permission).await;
         tally
     }
 
@@ -336,7 +349,7 @@ impl Dispatcher {
             Aside::WorkOff(job) => {
                 let key = job.spec.key.clone();
                 match self.work_off(*job, bucket, read_at, permission, budget).await {
-                    Ok(WorkedOff::Done(tally)) if tally.left => return Err(tally),
+                    Ok(WorkedOff::Done(tally)) if !tally.is_drained() => return Err(tally),
                     Ok(WorkedOff::Done(_)) => (key, Ok(None)),
                     Ok(WorkedOff::Send(firing)) => (key, Ok(Some(*firing))),
                     Err(error) => (key, Err(error)),
@@ -347,9 +360,10 @@ impl Dispatcher {
             permission.progress();
         }
         result.map_err(|error| match error {
-            // Rights, or a row that cannot be read: the job stays due, and nothing else waits for it.
-            PortError::Permanent(_) => Tally::refused(key, error),
-            error => Tally::failed(error),
+            // The store asks for fewer calls of everybody.
+            PortError::Throttled(_) => Tally::failed(error),
+            // Rights, or a row that cannot be read or written: the job stays due, and nothing else waits for it.
+            error => Tally::in_trouble(key, error),
         })
     }
 
