@@ -120,6 +120,28 @@ async fn a_queue_that_fails_alone_disturbs_nothing_else_and_loses_nothing() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_queue_in_trouble_is_not_read_again_at_every_tick() {
+    let plan = FaultPlan::default();
+    let (change, breakage) = broken::sends_of(Priority::Bulk);
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan.clone(), change).await;
+    breakage.set(PortError::Temporary("injected".into()));
+    for n in 0..50 {
+        let once = reminder(&format!("bulk-{n}/bill"), "at 2026-10-05T03:14:00Z");
+        town.add(JobSpec { priority: Priority::Bulk, ..once }).await;
+    }
+    town.start_scheduler("s");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let reads = |plan: &FaultPlan| plan.calls().iter().filter(|call| call.name == "jobs.get_many").count();
+    let before = reads(&plan);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let in_five_minutes = reads(&plan) - before;
+    // One for each time that the queue is tried.
+    assert!(in_five_minutes <= 60, "{in_five_minutes} reads");
+    breakage.mend();
+    assert!(town.until(10, |world| world.enqueued().len() == 50).await, "{} sent", town.world.enqueued().len());
+}
+
 fn cut_off(plan: &FaultPlan, process: &str, error: &PortError) {
     for call in ["queue.send", "queue.depth"] {
         plan.add(Point::EveryOf(process.into(), call), Fault::FailBefore(error.clone()));

@@ -48,10 +48,10 @@ enum Post {
 }
 
 impl Post {
-    fn tally(self, key: &JobKey) -> Tally {
+    fn tally(self, key: &JobKey, priority: Priority) -> Tally {
         match self {
             Post::Accepted => Tally::default(),
-            Post::Left => Tally::left(),
+            Post::Left => Tally { waiting: vec![(key.clone(), priority)], ..Tally::left() },
             Post::Refused(error) => Tally::in_trouble(key.clone(), error),
         }
     }
@@ -86,7 +86,7 @@ impl Dispatcher {
         for (firing, sent) in batch.iter().zip(results) {
             match sent {
                 Post::Accepted => accepted.push(firing),
-                left => tally.add(left.tally(&firing.message.job_key)),
+                left => tally.add(left.tally(&firing.message.job_key, priority)),
             }
         }
         if !accepted.is_empty() {
@@ -120,7 +120,7 @@ impl Dispatcher {
                 permission.progress();
             }
             if let Some(first_left) = results.into_iter().nth(accepted) {
-                return first_left.tally(&job.spec.key);
+                return first_left.tally(&job.spec.key, priority);
             }
         }
         Tally::default()

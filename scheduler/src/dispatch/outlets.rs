@@ -55,14 +55,20 @@ impl Outlets {
 
     /// Leave to send, unless the queue is left alone at `now`, or another call tries it.
     pub(super) fn ask(&mut self, priority: Priority, now: Duration) -> Option<Pass> {
+        if self.is_closed(priority, now) {
+            return None;
+        }
         let outlet = &mut self.outlets[priority as usize];
         if outlet.failures > 0 {
-            if now < outlet.try_at {
-                return None;
-            }
             outlet.try_at = now + TRIAL;
         }
         Some(Pass { round: outlet.round })
+    }
+
+    /// Whether nothing is sent to the queue at `now`.
+    pub(super) fn is_closed(&self, priority: Priority, now: Duration) -> bool {
+        let outlet = &self.outlets[priority as usize];
+        outlet.failures > 0 && now < outlet.try_at
     }
 
     /// Notes that a call worked; says whether that is the end of a trouble that was told.

@@ -18,8 +18,9 @@ use punctual_core::due::{DueBucket, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::job::{Job, JobKey, Timetable};
 use punctual_core::ports::{DueEntry, DuePage, DueSpan, JobRead, PageToken, Ports};
+use punctual_core::priority::Priority;
 use punctual_core::zone::Zones;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -64,6 +65,8 @@ pub struct Tally {
     pub in_trouble: Vec<JobKey>,
     /// The jobs that were moved on.
     pub moved: Vec<JobKey>,
+    /// The jobs that were left because their queue is in trouble.
+    pub waiting: Vec<(JobKey, Priority)>,
     /// How many jobs were found where they were looked for.
     pub found: usize,
 }
@@ -108,6 +111,7 @@ impl Tally {
         self.trouble = self.trouble.take().or(other.trouble);
         self.in_trouble.extend(other.in_trouble);
         self.moved.extend(other.moved);
+        self.waiting.extend(other.waiting);
         self.found += other.found;
     }
 
@@ -121,6 +125,18 @@ impl Tally {
 
     pub(super) fn in_trouble(key: JobKey, error: PortError) -> Self {
         Tally { in_trouble: vec![key.clone()], trouble: Some((key, error)), ..Tally::default() }
+    }
+
+    /// Lets go of what this is the tally of.
+    pub(super) fn let_go(&mut self, keys: &[JobKey], in_hand: &InHand, now: Duration) {
+        let moved: HashSet<JobKey> = self.moved.drain(..).collect();
+        let waiting: HashMap<JobKey, Priority> = self.waiting.drain(..).collect();
+        for key in keys {
+            match waiting.get(key) {
+                Some(priority) if !moved.contains(key) => in_hand.let_wait(key, *priority, now),
+                _ => in_hand.let_go(key, moved.contains(key), now),
+            }
+        }
     }
 
     /// Whether nothing due was left, in trouble or not.
@@ -184,10 +200,7 @@ impl Dispatcher {
             };
             let (mut of_page, following) = futures::join!(self.page(bucket, jobs, read_at, scope), following);
             let now = self.clock.monotonic();
-            let moved: HashSet<JobKey> = of_page.moved.drain(..).collect();
-            for key in &taken {
-                scope.in_hand.let_go(key, moved.contains(key), now);
-            }
+            of_page.let_go(&taken, scope.in_hand, now);
             tally.found += taken.len();
             // A store that asks for fewer calls gets none until the shard's back-off is over.
             let is_throttled = matches!(of_page.error, Some(PortError::Throttled(_)));
@@ -216,7 +229,7 @@ impl Dispatcher {
         let now = self.clock.monotonic();
         let (mut keys, mut is_busy) = (Vec::with_capacity(entries.len()), false);
         for DueEntry { key, due_at } in entries {
-            match scope.in_hand.take(&key, due_at, now) {
+            match scope.in_hand.take(&key, due_at, now, |priority| self.queues.is_closed(priority, now)) {
                 Reach::Taken => keys.push(key),
                 Reach::Busy => is_busy = true,
                 Reach::Done => {}

@@ -32,6 +32,11 @@ impl Queues {
         self.outlets().ask(priority, now)
     }
 
+    /// Whether a queue is left alone at `now`, by the monotonic clock.
+    pub(super) fn is_closed(&self, priority: Priority, now: Duration) -> bool {
+        self.outlets().is_closed(priority, now)
+    }
+
     /// Notes that a queue took something.
     pub(super) fn worked(&self, priority: Priority, pass: Pass, now: Duration) {
         if self.outlets().worked(priority, pass, now) {
