@@ -228,3 +228,21 @@ fn failure(sent: &PortResult<Vec<SendResult>>) -> Option<&PortError> {
         Ok(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_in_trouble_when_it_takes_nothing_and_not_by_what_it_refuses_for_good() {
+        let temporary = || Err(PortError::Temporary("busy".into()));
+        let refused = || Err(PortError::Permanent("too long".into()));
+        let is_trouble = |sent: PortResult<Vec<SendResult>>| failure(&sent).is_some();
+        assert!(is_trouble(Err(PortError::Permanent("no right to send".into()))));
+        assert!(is_trouble(Ok(vec![temporary(), temporary()])));
+        assert!(!is_trouble(Ok(vec![temporary(), Ok(())])));
+        assert!(!is_trouble(Ok(vec![refused()])), "it is that message's trouble");
+        assert!(!is_trouble(Ok(vec![refused(), temporary()])), "the queue answers for each");
+        assert!(!is_trouble(Ok(vec![])));
+    }
+}
