@@ -187,9 +187,17 @@ impl JobSpec {
     /// # Errors
     /// The first thing that is wrong, and what is allowed.
     pub fn check_ranges(&self) -> Result<(), JobError> {
-        self.schedule.check()?;
+        self.check_timing_ranges()?;
         self.retry.check().map_err(JobError::Retry)?;
-        self.payload.check().map_err(JobError::Payload)?;
+        self.payload.check().map_err(JobError::Payload)
+    }
+
+    /// Of [`Self::check_ranges`] what concerns when a job fires.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, and what is allowed.
+    pub fn check_timing_ranges(&self) -> Result<(), JobError> {
+        self.schedule.check()?;
         self.spread.as_ref().map_or(Ok(()), Spread::check_range).map_err(JobError::Spread)?;
         self.missed.start.check().map_err(JobError::Missed)
     }

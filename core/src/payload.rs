@@ -24,6 +24,16 @@ pub struct SmsPayload {
 }
 
 impl SmsPayload {
+    /// Stands for a payload that was not read. No job that has it may be written.
+    pub fn unread() -> Self {
+        SmsPayload { to: String::new(), text: String::new() }
+    }
+
+    /// Whether this stands for one that was not read.
+    pub fn is_unread(&self) -> bool {
+        self.to.is_empty() && self.text.is_empty()
+    }
+
     /// Checks number and text.
     ///
     /// # Errors

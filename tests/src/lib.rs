@@ -2,9 +2,10 @@
 //!
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
-//! a port, [`logs`] at what is logged. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
+//! a port, [`broken`] breaks a part of one, [`logs`] looks at what is logged. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
 //! with them, small in the tests and at full size by the words of [`multicall`].
 
+pub mod broken;
 pub mod local;
 pub mod logs;
 pub mod midnight;

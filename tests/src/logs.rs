@@ -1,9 +1,9 @@
 //! What the processes of a test log.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
-use tracing::Level;
-use tracing::subscriber::DefaultGuard;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Level};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// What was logged in this thread since [`Logs::keep`]: one line an event, its level first.
@@ -11,6 +11,10 @@ pub struct Logs {
     kept: Kept,
     _guard: DefaultGuard,
 }
+
+/// A second listener, for as long as the process lives. While there is only one, an event that another thread, without a
+/// listener, is the first to reach is taken for one that nobody wants to hear.
+static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -23,6 +27,7 @@ impl Logs {
 
     /// Keeps what is logged in this thread from this level on, until it is dropped.
     pub fn keep_from(level: Level) -> Self {
+        LazyLock::force(&ANOTHER);
         let kept = Kept::default();
         let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(kept.clone());
         let lines = lines.without_time().with_ansi(false);

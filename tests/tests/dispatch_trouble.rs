@@ -148,6 +148,7 @@ async fn a_call_that_fails_once_for_one_job_makes_that_job_late_and_no_other() {
 async fn a_copy_that_cannot_reach_the_queue_leaves_its_shards_to_others() {
     for error in [temporary(), PortError::Unknown("injected".into())] {
         let plan = FaultPlan::one(Point::EveryOf("s2".into(), "queue.send"), Fault::FailBefore(error.clone()));
+        plan.add(Point::EveryOf("s2".into(), "queue.depth"), Fault::FailBefore(error.clone()));
         let mut town = town_with(&plan, Shards { urgent: 3, standard: 24 }).await;
         let ids: Vec<String> = (0..200).map(|n| format!("c-{n}/bill")).collect();
         for id in &ids {

@@ -217,7 +217,7 @@ async fn every_firing_has_one_account_even_if_it_was_sent_and_then_missed() {
     ] {
         let case = format!("{many}, {start}");
         let plan = FaultPlan::default();
-        for nth in 1..=50 {
+        for nth in 1..=150 {
             plan.add(Point::Nth("jobs.advance", nth), Fault::FailBefore(PortError::Temporary("injected".into())));
         }
         let mut town = Town::with(Shards { urgent: 0, standard: 1 }, plan.clone(), Arc::new(|ports| ports)).await;

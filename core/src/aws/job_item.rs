@@ -131,11 +131,7 @@ pub(super) fn from_item(item: Item) -> JobRead {
 }
 
 fn job_of(item: JobItem) -> Result<Job, String> {
-    let due_bucket: Option<DueBucket> = match item.due_bucket.as_deref() {
-        None => None,
-        Some(bucket) if bucket.starts_with(QUARANTINE) => None,
-        Some(bucket) => Some(bucket.parse()?),
-    };
+    let due_bucket = bucket_of(item.due_bucket.as_deref())?;
     let spec = JobSpec {
         key: item.job_key,
         name: item.name,
@@ -172,6 +168,11 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         error: item.error,
         expires_at: item.expires_at,
     })
+}
+
+/// The bucket of a job that is in one; a quarantined one is in none.
+pub(super) fn bucket_of(stored: Option<&str>) -> Result<Option<DueBucket>, String> {
+    stored.filter(|bucket| !bucket.starts_with(QUARANTINE)).map(str::parse).transpose()
 }
 
 /// A wall time as an item has it.

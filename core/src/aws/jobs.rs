@@ -1,6 +1,7 @@
 //! Step 1: the jobs table.
 
 use super::Aws;
+use super::due_item::{DUE_ATTRIBUTES, from_due_item};
 use super::error::{met_by_put, met_by_update, port_error, without_quotes};
 use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item, wall_text};
 use super::schema::TENANT_INDEX;
@@ -12,6 +13,7 @@ use crate::ports::{
 };
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::builders::KeysAndAttributesBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse, KeysAndAttributes,
     ReturnValuesOnConditionCheckFailure,
@@ -46,7 +48,16 @@ impl DynamoJobs {
             .expression_attribute_names("#state", "state")
     }
 
-    async fn read_some(&self, keys: &[JobKey]) -> PortResult<Vec<Item>> {
+    /// Reads items in batches, of which `reads` says what.
+    async fn read(&self, keys: &[JobKey], reads: fn() -> KeysAndAttributesBuilder) -> PortResult<Vec<Item>> {
+        // BatchGetItem refuses a key that is named twice.
+        let keys: Vec<JobKey> = keys.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
+        let batches: Vec<_> = keys.chunks(KEYS_PER_READ).map(|chunk| self.read_some(chunk, reads)).collect();
+        let items: Vec<Vec<Item>> = stream::iter(batches).buffered(READS_IN_FLIGHT).try_collect().await?;
+        Ok(items.into_iter().flatten().collect())
+    }
+
+    async fn read_some(&self, keys: &[JobKey], reads: fn() -> KeysAndAttributesBuilder) -> PortResult<Vec<Item>> {
         let mut items = Vec::with_capacity(keys.len());
         let mut left: Vec<Item> =
             keys.iter().map(|k| HashMap::from([("job_key".to_owned(), text(k.as_str()))])).collect();
@@ -57,7 +68,7 @@ impl DynamoJobs {
             if round > 0 {
                 tokio::time::sleep(UNPROCESSED_PAUSE * 2u32.pow(round - 1)).await;
             }
-            let wanted = KeysAndAttributes::builder().set_keys(Some(left)).consistent_read(true).build();
+            let wanted = reads().set_keys(Some(left)).consistent_read(true).build();
             let wanted = wanted.expect("a list of keys is given");
             let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;
             let answer = answer.map_err(|e| port_error(&self.table, e))?;
@@ -169,6 +180,7 @@ impl DynamoJobs {
 #[async_trait]
 impl JobStore for DynamoJobs {
     async fn create(&self, job: &Job) -> PortResult<Create> {
+        refuse_if_unread(job)?;
         let put = self
             .client
             .put_item()
@@ -188,15 +200,17 @@ impl JobStore for DynamoJobs {
     }
 
     async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
-        // BatchGetItem refuses a key that is named twice.
-        let keys: Vec<JobKey> = keys.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
-        let reads: Vec<_> = keys.chunks(KEYS_PER_READ).map(|chunk| self.read_some(chunk)).collect();
-        let items: Vec<Vec<Item>> = stream::iter(reads).buffered(READS_IN_FLIGHT).try_collect().await?;
-        let keyed = items.into_iter().flatten().filter_map(|item| Some((key_of(&item)?, from_item(item))));
-        Ok(keyed.collect())
+        let items = self.read(keys, KeysAndAttributes::builder).await?;
+        Ok(items.into_iter().filter_map(|item| Some((key_of(&item)?, from_item(item)))).collect())
+    }
+
+    async fn get_due(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        let items = self.read(keys, due_attributes).await?;
+        Ok(items.into_iter().filter_map(|item| Some((key_of(&item)?, from_due_item(item)))).collect())
     }
 
     async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        refuse_if_unread(job)?;
         let stands = match if_still.next_scheduled_at {
             Some(_) => "next_scheduled_at = :next",
             None => "attribute_not_exists(next_scheduled_at)",
@@ -302,6 +316,21 @@ impl JobStore for DynamoJobs {
         };
         Ok(JobPage { jobs: self.get_many(&keys).await?, next })
     }
+}
+
+/// A job that was read in part would lose what was left out.
+fn refuse_if_unread(job: &Job) -> PortResult<()> {
+    if job.spec.payload.is_unread() {
+        return Err(PortError::Permanent("a job without its payload cannot be written: read all of it".into()));
+    }
+    Ok(())
+}
+
+/// Reads that leave out what dispatch has no use for. Some names are reserved words.
+fn due_attributes() -> KeysAndAttributesBuilder {
+    let names = DUE_ATTRIBUTES.iter().map(|name| (format!("#{name}"), (*name).to_owned()));
+    let projection = DUE_ATTRIBUTES.map(|name| format!("#{name}")).join(",");
+    KeysAndAttributes::builder().projection_expression(projection).set_expression_attribute_names(Some(names.collect()))
 }
 
 fn key_of(item: &Item) -> Option<JobKey> {

@@ -6,6 +6,7 @@
 mod client;
 mod control;
 mod due;
+mod due_item;
 mod error;
 mod job_item;
 mod jobs;

@@ -5,7 +5,8 @@ use super::samples::{
     all_kinds_of_jobs, at, job, job_in, on_to, random_bucket, random_name, read, standing, stored, to_the_end,
 };
 use crate::error::PortError;
-use crate::job::{Job, JobKey, JobState};
+use crate::job::{Job, JobKey, JobSpec, JobState};
+use crate::memory::as_dispatch_reads;
 use crate::ports::{ADVANCES, Advance, AdvanceFrom, Create, JobRead, Move, Ports, Replace, ReplaceIf};
 use std::collections::BTreeMap;
 
@@ -78,6 +79,32 @@ pub async fn of_two_creations_of_one_key_one_wins(ports: &Ports) {
     let exists = Create::Exists(Box::new(JobRead::Job(Box::new(winner.clone()))));
     assert_eq!(*for_loser, Ok(exists));
     assert_eq!(read(ports, &a.spec.key).await, *winner);
+}
+
+/// What dispatch reads of a job is the same as what everybody reads, but for what it has no use for.
+pub async fn dispatch_reads_of_a_job_what_it_decides_by(ports: &Ports) {
+    for job in all_kinds_of_jobs(&tenant()) {
+        stored(ports, job.clone()).await;
+        let keys = [job.spec.key.clone()];
+        let read = ports.jobs.get_due(&keys).await.expect("jobs can be read").remove(&keys[0]);
+        assert_eq!(read, Some(JobRead::Job(Box::new(as_dispatch_reads(job)))));
+    }
+    let missing = JobKey::new(&tenant(), "missing").expect("the key is well formed");
+    assert_eq!(ports.jobs.get_due(&[missing]).await, Ok(BTreeMap::new()));
+}
+
+/// A job that was read in part would lose the rest.
+pub async fn a_job_without_its_payload_is_not_written(ports: &Ports) {
+    let job = stored(ports, job(&tenant(), "1")).await;
+    let hollow = as_dispatch_reads(job.clone());
+    assert!(matches!(ports.jobs.replace(&hollow, &ReplaceIf::from(&job)).await, Err(PortError::Permanent(_))));
+    let other = Job { spec: JobSpec { key: key_of_another(&job), ..hollow.spec.clone() }, ..hollow };
+    assert!(matches!(ports.jobs.create(&other).await, Err(PortError::Permanent(_))));
+    assert_eq!(read(ports, &job.spec.key).await, job);
+}
+
+fn key_of_another(job: &Job) -> JobKey {
+    JobKey::new(job.spec.key.tenant(), "another").expect("the key is well formed")
 }
 
 /// More than a hundred keys, some without a job and some named twice.

@@ -35,6 +35,8 @@ macro_rules! for_each_conformance_case {
                 a_creation_over_another_job_shows_that_job,
                 of_two_creations_of_one_key_one_wins,
                 many_jobs_are_read_at_once,
+                dispatch_reads_of_a_job_what_it_decides_by,
+                a_job_without_its_payload_is_not_written,
                 a_replace_needs_the_version_it_was_decided_from,
                 a_replace_needs_the_firing_it_was_decided_from,
                 a_replace_needs_the_state_it_was_decided_from,

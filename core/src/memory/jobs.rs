@@ -4,11 +4,13 @@ use super::inspect::Effect;
 use super::{World, to_ms};
 use crate::due::{DueBucket, ShardId};
 use crate::error::PortError;
-use crate::job::{Job, JobKey, JobState};
+use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
+use crate::payload::SmsPayload;
 use crate::ports::{
     ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore, Move, PageToken,
     PortResult, Replace, ReplaceIf,
 };
+use crate::retry::RetryRule;
 use crate::schedule::whole_second;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -175,6 +177,7 @@ impl World {
 #[async_trait]
 impl JobStore for World {
     async fn create(&self, job: &Job) -> PortResult<Create> {
+        refuse_if_unread(job)?;
         let (at, now) = (self.now(), self.monotonic());
         let mut state = self.state();
         match state.jobs.records.get(&job.spec.key) {
@@ -193,7 +196,17 @@ impl JobStore for World {
         Ok(keys.iter().filter_map(|key| Some((key.clone(), state.jobs.records.get(key)?.read()))).collect())
     }
 
+    async fn get_due(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        let jobs = self.get_many(keys).await?;
+        let in_part = |read| match read {
+            JobRead::Job(job) => JobRead::Job(Box::new(as_dispatch_reads(*job))),
+            unreadable => unreadable,
+        };
+        Ok(jobs.into_iter().map(|(key, read)| (key, in_part(read))).collect())
+    }
+
     async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        refuse_if_unread(job)?;
         let (at, now) = (self.now(), self.monotonic());
         let mut state = self.state();
         let stood = ReplaceIf { next_scheduled_at: if_still.next_scheduled_at.map(whole_second), ..*if_still };
@@ -297,6 +310,29 @@ fn place_of(token: &PageToken) -> Result<Place, String> {
 
 fn not_a_token(why: String) -> PortError {
     PortError::Permanent(format!("not a page token: {why}"))
+}
+
+/// What dispatch reads of a job.
+pub(crate) fn as_dispatch_reads(job: Job) -> Job {
+    let spec = JobSpec { name: None, payload: SmsPayload::unread(), retry: RetryRule::default(), ..job.spec };
+    Job {
+        spec,
+        passed: None,
+        voids: Voids::new(job.generation),
+        edit_token: String::new(),
+        updated_by: String::new(),
+        created_at: DateTime::UNIX_EPOCH,
+        error: None,
+        expires_at: None,
+        ..job
+    }
+}
+
+fn refuse_if_unread(job: &Job) -> PortResult<()> {
+    if job.spec.payload.is_unread() {
+        return Err(PortError::Permanent("a job without its payload cannot be written".into()));
+    }
+    Ok(())
 }
 
 fn as_kept(mut job: Job) -> Job {

@@ -17,6 +17,7 @@ mod runs;
 pub use faults::{Call, Fault, FaultPlan, Faults, Point};
 pub use gateway::{GatewaySend, Script};
 pub use inspect::{Effect, Enqueued, Recorded, Waiting};
+pub(crate) use jobs::as_dispatch_reads;
 
 use crate::clock::Clock;
 use crate::due::Layout;

@@ -18,6 +18,12 @@ pub trait JobStore: Send + Sync {
     /// Reads jobs consistently. Keys without a job are missing from the answer.
     async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>>;
 
+    /// Reads of jobs, consistently, what dispatch decides by: what the job is to do may be left out, and who changed it. Such a
+    /// job cannot be written.
+    async fn get_due(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        self.get_many(keys).await
+    }
+
     /// A person's change: stores `job` if the stored one is still what the change was decided from.
     async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace>;
 

@@ -8,7 +8,6 @@ use super::pass::{Dispatcher, Permission, Tally};
 use super::shard::{backoff, tell};
 use super::soon::{NearFuture, Step};
 use punctual_core::clock::{Clock, Stopwatch};
-use std::collections::HashSet;
 use std::time::Duration;
 
 /// Works by the clock until the lease is given up.
@@ -20,7 +19,7 @@ pub(super) async fn work(
     settings: &DispatchSettings,
 ) {
     let mut near = NearFuture::new(settings.look_ahead, settings.light_second);
-    let side = lease.side(Side::Clock);
+    let side = lease.side(Side::Clock, &dispatcher.queues);
     let mut failures = 0;
     while !lease.is_given_up() {
         if !lease.holds() {
@@ -76,12 +75,15 @@ async fn send(
 ) -> Tally {
     let watch = Stopwatch::start(clock);
     let began = clock.monotonic();
-    firings.retain(|firing| in_hand.take(&firing.message.job_key, firing.message.due_at, began) == Reach::Taken);
+    firings.retain(|firing| {
+        let message = &firing.message;
+        let is_closed = |priority| dispatcher.queues.is_closed(priority, began);
+        in_hand.take(&message.job_key, message.due_at, began, is_closed) == Reach::Taken
+    });
     let keys: Vec<_> = firings.iter().map(|firing| firing.message.job_key.clone()).collect();
-    let tally = dispatcher.fire_all(firings, delay, permission).await;
-    let moved: HashSet<_> = tally.moved.iter().collect();
-    let now = clock.monotonic();
-    keys.iter().for_each(|key| in_hand.let_go(key, moved.contains(key), now));
-    near.sent(keys.len(), watch.elapsed(clock));
+    let mut tally = dispatcher.fire_all(firings, delay, permission).await;
+    // What was left says nothing of how long sending takes.
+    near.sent(tally.moved.len(), watch.elapsed(clock));
+    tally.let_go(&keys, in_hand, clock.monotonic());
     tally
 }

@@ -11,9 +11,9 @@ use punctual_core::clock::Stopwatch;
 use punctual_core::dispatch::DueRun;
 use punctual_core::due::DueBucket;
 use punctual_core::error::PortError;
-use punctual_core::job::{Advanced, Job, NextFiring};
+use punctual_core::job::{Advanced, Job, JobKey, NextFiring};
 use punctual_core::message::Message;
-use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, Move};
+use punctual_core::ports::{ADVANCES, Advance, AdvanceFrom, BATCH, Move, PortResult, SendResult};
 use punctual_core::priority::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,18 +41,18 @@ impl Firing {
 #[derive(Clone)]
 enum Post {
     Accepted,
-    /// The lease is not trusted any more.
-    Withheld,
-    /// Refused, or the whole call failed and may have happened.
-    Failed(PortError),
+    /// It is not in the queue, for all that is known: the lease is not trusted any more, or the queue is in trouble.
+    Left,
+    /// The queue refuses this message, whenever it is sent.
+    Refused(PortError),
 }
 
 impl Post {
-    fn tally(self) -> Tally {
+    fn tally(self, key: &JobKey, priority: Priority) -> Tally {
         match self {
             Post::Accepted => Tally::default(),
-            Post::Withheld => Tally::left(),
-            Post::Failed(error) => Tally::failed(error),
+            Post::Left => Tally { waiting: vec![(key.clone(), priority)], ..Tally::left() },
+            Post::Refused(error) => Tally::in_trouble(key.clone(), error),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Dispatcher {
         for (firing, sent) in batch.iter().zip(results) {
             match sent {
                 Post::Accepted => accepted.push(firing),
-                left => tally.add(left.tally()),
+                left => tally.add(left.tally(&firing.message.job_key, priority)),
             }
         }
         if !accepted.is_empty() {
@@ -120,13 +120,14 @@ impl Dispatcher {
                 permission.progress();
             }
             if let Some(first_left) = results.into_iter().nth(accepted) {
-                return first_left.tally();
+                return first_left.tally(&job.spec.key, priority);
             }
         }
         Tally::default()
     }
 
-    /// Sends up to ten messages, if the lease is trusted; says what came of each.
+    /// Sends up to ten messages, if the lease is trusted and their queue is not left alone; says what came of each. What a
+    /// queue does not take is its own trouble, not the shard's.
     async fn enqueue(
         &self,
         priority: Priority,
@@ -136,15 +137,24 @@ impl Dispatcher {
     ) -> Vec<Post> {
         let _permit = self.in_flight.acquire().await.expect("the semaphore is never closed");
         if !permission.holds() {
-            return vec![Post::Withheld; firings.len()];
+            return vec![Post::Left; firings.len()];
         }
+        let Some(pass) = self.queues.ask(priority, self.clock.monotonic()) else {
+            return vec![Post::Left; firings.len()];
+        };
         let first_enqueued_at = self.clock.now();
         let body = |firing: &Firing| Message { first_enqueued_at, ..firing.message.clone() }.encode();
         let bodies: Vec<String> = firings.iter().map(body).collect();
-        let results = match self.ports.queue.send_after(priority, &bodies, delay).await {
-            Ok(results) => results,
-            Err(error) => return vec![Post::Failed(error); firings.len()],
-        };
+        let sent = self.ports.queue.send_after(priority, &bodies, delay).await;
+        let now = self.clock.monotonic();
+        match failure(&sent) {
+            None => self.queues.worked(priority, pass, now),
+            Some(error) => {
+                self.count_failure();
+                self.queues.failed(priority, pass, error, now);
+            }
+        }
+        let Ok(results) = sent else { return vec![Post::Left; firings.len()] };
         let visible_at = self.clock.now().max(first_enqueued_at + delay);
         let sent = firings.iter().zip(results).map(|(firing, result)| match result {
             Ok(()) => {
@@ -152,7 +162,8 @@ impl Dispatcher {
                 self.metrics.enqueued(priority, lag.max(0.0));
                 Post::Accepted
             }
-            Err(error) => Post::Failed(error),
+            Err(error @ PortError::Permanent(_)) => Post::Refused(error),
+            Err(_) => Post::Left,
         });
         sent.collect()
     }
@@ -203,5 +214,35 @@ impl Dispatcher {
         let from = AdvanceFrom { next_scheduled_at: next.scheduled_at, ..moved.from };
         let to = Advanced::at(NextFiring { bucket, ..next });
         self.ports.jobs.advance(&moved.key, &from, &to).await.map(|_| ())
+    }
+}
+
+/// Why a queue is in trouble after a call: the call failed, or it took none of its entries. What it refuses for good is a
+/// message's own trouble.
+fn failure(sent: &PortResult<Vec<SendResult>>) -> Option<&PortError> {
+    match sent {
+        Err(error) => Some(error),
+        Ok(results) if results.iter().all(|result| result.as_ref().is_err_and(PortError::may_pass)) => {
+            results.first().and_then(|result| result.as_ref().err())
+        }
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_in_trouble_when_it_takes_nothing_and_not_by_what_it_refuses_for_good() {
+        let temporary = || Err(PortError::Temporary("busy".into()));
+        let refused = || Err(PortError::Permanent("too long".into()));
+        let is_trouble = |sent: PortResult<Vec<SendResult>>| failure(&sent).is_some();
+        assert!(is_trouble(Err(PortError::Permanent("no right to send".into()))));
+        assert!(is_trouble(Ok(vec![temporary(), temporary()])));
+        assert!(!is_trouble(Ok(vec![temporary(), Ok(())])));
+        assert!(!is_trouble(Ok(vec![refused()])), "it is that message's trouble");
+        assert!(!is_trouble(Ok(vec![refused(), temporary()])), "the queue answers for each");
+        assert!(!is_trouble(Ok(vec![])));
     }
 }

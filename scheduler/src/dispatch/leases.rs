@@ -3,7 +3,9 @@
 //! [`Holder`] keeps the books of the mechanism in [`punctual_core::lease`]; whether a shard is worked on is read from
 //! [`ShardLease`], which the shard's loop asks before every send.
 
+use super::fitness::Fitness;
 use super::pass::Permission;
+use super::queues::Queues;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::{Clock, Standing, Stopwatch, Trust};
@@ -19,9 +21,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 const RENEWALS_AT_ONCE: usize = 8;
-/// For how much longer than a lease time a copy that got nowhere leaves the shards to others: time for them to see its
-/// leases stand still, but no longer, for the trouble may be everybody's.
-const UNFIT_BEYOND_LEASE: Duration = Duration::from_secs(5);
 
 /// The two sides from which a shard is worked on. Each must get somewhere for the lease to be renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +104,9 @@ impl ShardLease {
         }
     }
 
-    /// The permission of one side.
-    pub(super) fn side(&self, side: Side) -> SideOfShard<'_> {
-        SideOfShard { lease: self, side }
+    /// The permission of one side, in a process that knows these queues.
+    pub(super) fn side<'a>(&'a self, side: Side, queues: &'a Queues) -> SideOfShard<'a> {
+        SideOfShard { lease: self, side, queues }
     }
 
     /// Whether this copy may send for the shard right now: the lease is trusted by every clock, and the clock itself is
@@ -137,6 +136,7 @@ impl ShardLease {
 pub(super) struct SideOfShard<'a> {
     lease: &'a ShardLease,
     side: Side,
+    queues: &'a Queues,
 }
 
 impl Permission for SideOfShard<'_> {
@@ -145,6 +145,10 @@ impl Permission for SideOfShard<'_> {
     }
 
     fn progress(&self) {
+        // Reading alone gets nobody anywhere.
+        if self.queues.is_cut_off() {
+            return;
+        }
         let now = self.lease.clock.monotonic().as_millis() as u64;
         self.lease.last_progress_ms[self.side as usize].store(now, Ordering::Release);
     }
@@ -152,12 +156,12 @@ impl Permission for SideOfShard<'_> {
 
 struct Held {
     counter: u64,
-    /// When it began to be handed over, by the monotonic clock; meaningless before.
+    /// When it began to be given back, by the monotonic clock; meaningless before.
     left_at: Duration,
     lease: Arc<ShardLease>,
 }
 
-/// For so long a turn waits for the last send of a shard that is handed over; the next turn goes on waiting.
+/// For so long a turn waits for the last send of a shard that is given back; the next turn goes on waiting.
 const LAST_SENDS: Duration = Duration::from_millis(500);
 
 /// What a renewal came to.
@@ -181,11 +185,10 @@ pub struct Holder {
     registration: Option<u64>,
     registered_at: Option<Duration>,
     last_register_at: Duration,
-    /// Until then this copy neither counts nor takes: it has just shown that it gets nowhere.
-    unfit_until: Duration,
+    fitness: Fitness,
     observer: Observer,
     held: BTreeMap<ShardId, Held>,
-    /// Shards that this copy hands over as soon as their loops have ended.
+    /// Shards that this copy gives back as soon as their loops have ended.
     leaving: BTreeMap<ShardId, Held>,
     fresh: Vec<Arc<ShardLease>>,
 }
@@ -208,7 +211,7 @@ impl Holder {
             registration: None,
             registered_at: None,
             last_register_at: Duration::ZERO,
-            unfit_until: Duration::ZERO,
+            fitness: Fitness::new(times.lease),
             observer: Observer::default(),
             held: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -253,8 +256,12 @@ impl Holder {
                 }
                 Ok(Renewal::Unearned) => {
                     tracing::warn!(%shard, "the shard is left to others: its loop got nowhere for a lease time");
-                    self.give_up(shard);
-                    self.unfit_until = self.clock.monotonic() + self.times.lease + UNFIT_BEYOND_LEASE;
+                    let now = self.clock.monotonic();
+                    self.leave(shard, now);
+                    if let Some(pause) = self.fitness.got_nowhere(now) {
+                        let pause_s = pause.as_secs();
+                        tracing::info!(pause_s, "this copy takes no shards for a while, unless it is the only one");
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%shard, class = error.class(), %error, "a lease could not be renewed; it is trusted until its time is over");
@@ -285,20 +292,29 @@ impl Holder {
         Ok(Renewal::Renewed { counter })
     }
 
-    /// Registers, looks at all leases, and takes what is due to this copy. May be cut off at any point.
+    /// Registers, looks at all leases, and takes what is due to this copy, unless it leaves that to others: it got nowhere,
+    /// and `is_cut_off` says whether it still cannot, or its clock is off. May be cut off at any point.
     ///
     /// # Errors
     /// The call that failed; the next turn repeats it.
-    pub async fn look_and_take(&mut self) -> Result<(), PortError> {
+    pub async fn look_and_take(&mut self, is_cut_off: bool) -> Result<(), PortError> {
         let began = self.clock.monotonic();
-        if began < self.unfit_until || matches!(self.clock.standing(), Standing::Off { .. }) {
-            // A copy that counts but gets nowhere would keep its share from those that could do the work.
-            return self.deregister().await;
+        if matches!(self.clock.standing(), Standing::Off { .. }) {
+            // Nothing is sent by such a clock, so nothing is kept from others either.
+            let held: Vec<ShardId> = self.held().collect();
+            held.into_iter().for_each(|shard| self.leave(shard, began));
+            return self.step_back(began).await;
+        }
+        if self.fitness.is_unfit(began, is_cut_off) {
+            self.step_back(began).await?;
+            self.look().await?;
+            if self.observer.live_copies(&self.id, &self.times, began).len() == 1 {
+                self.fitness.end_pause();
+            }
+            return Ok(());
         }
         self.register(began).await?;
-        let leases = self.store.list().await?;
-        // What the list shows may be as new as its end: counted from there, nothing seems to stand still for too long.
-        self.observer.observe(&leases, self.clock.monotonic());
+        let leases = self.look().await?;
         for forgotten in self.observer.forgotten_copies(&leases, &self.times, began) {
             if let Err(error) = self.store.remove(forgotten).await {
                 tracing::debug!(class = error.class(), %error, "an old registration could not be removed");
@@ -309,7 +325,8 @@ impl Holder {
         if !has_settled {
             return Ok(());
         }
-        self.hand_over(&leases, began).await?;
+        self.hand_over(&leases, began);
+        self.give_back(began).await?;
         // What is on its way out is not free for the copy that hands it over.
         let held: BTreeSet<ShardId> = self.held.keys().chain(self.leaving.keys()).copied().collect();
         for ask in plan_asks(&self.observer, &leases, &self.shards, &self.id, &held, &self.times, began) {
@@ -323,15 +340,42 @@ impl Holder {
         Ok(())
     }
 
-    /// Hands over what others ask for and should have: after the last send of the shard's loops.
-    async fn hand_over(&mut self, leases: &[Lease], now: Duration) -> Result<(), PortError> {
+    /// Looks at all leases.
+    async fn look(&mut self) -> Result<Vec<Lease>, PortError> {
+        let leases = self.store.list().await?;
+        // What the list shows may be as new as its end: counted from there, nothing seems to stand still for too long.
+        self.observer.observe(&leases, self.clock.monotonic());
+        Ok(leases)
+    }
+
+    /// Counts no more, and gives back what it leaves: a copy that counts but gets nowhere would keep its share from those
+    /// that could do the work.
+    async fn step_back(&mut self, now: Duration) -> Result<(), PortError> {
+        let is_gone = self.deregister().await;
+        self.give_back(now).await?;
+        is_gone
+    }
+
+    /// Begins to hand over what others ask for and should have.
+    fn hand_over(&mut self, leases: &[Lease], now: Duration) {
         for shard in to_hand_over(&self.observer, leases, &self.id, &self.times, now) {
-            if let Some(held) = self.held.remove(&shard) {
+            if self.held.contains_key(&shard) {
                 tracing::info!(%shard, "the shard is handed over to a copy that holds fewer");
-                held.lease.give_up();
-                self.leaving.insert(shard, Held { left_at: now, ..held });
+                self.leave(shard, now);
             }
         }
+    }
+
+    /// Ends this copy's claim to a shard, which is given back when its loops have ended.
+    fn leave(&mut self, shard: ShardId, now: Duration) {
+        if let Some(held) = self.held.remove(&shard) {
+            held.lease.give_up();
+            self.leaving.insert(shard, Held { left_at: now, ..held });
+        }
+    }
+
+    /// Gives back what this copy leaves: after the last send of the shard's loops.
+    async fn give_back(&mut self, now: Duration) -> Result<(), PortError> {
         // A loop that broke off never says that it has ended: its lease has expired by then.
         self.leaving.retain(|_, held| now.saturating_sub(held.left_at) < self.times.lease);
         let ends = join_all(self.leaving.values().map(|held| held.lease.ended()));

@@ -1,21 +1,25 @@
 //! Step 3, *dispatch*: from due jobs to messages in the queues.
 //!
 //! [`leases`] holds the shards of this copy, [`pass`] reads the due pages of a minute and has performed what
-//! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, `backlog` works off what was missed, `shard`
+//! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, to queues that `queues` and `outlets` keep an eye on, `backlog` works off what was missed, `trouble` keeps what fails for one job from the others, `shard`
 //! repeats that every tick, `ahead` sends by the clock what it has read of the near future (`soon`), [`service`] puts them
 //! together. `sweep` places jobs again when the zone rules are newer than those they were placed by. Nothing here ever calls a handler: it enqueues.
 
 mod ahead;
 mod backlog;
 mod fire;
+mod fitness;
 pub mod in_hand;
 pub mod leases;
 mod metrics;
+mod outlets;
 pub mod pass;
+mod queues;
 pub mod service;
 mod shard;
 mod soon;
 mod sweep;
+mod trouble;
 
 use punctual_core::lease::LeaseTimes;
 use std::time::Duration;

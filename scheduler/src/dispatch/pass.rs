@@ -8,6 +8,7 @@ use super::backlog::{Budget, WorkedOff};
 use super::fire::Firing;
 use super::in_hand::{InHand, Reach};
 use super::metrics::Metrics;
+use super::queues::Queues;
 use super::soon::Reading;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
@@ -17,8 +18,9 @@ use punctual_core::due::{DueBucket, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::job::{Job, JobKey, Timetable};
 use punctual_core::ports::{DueEntry, DuePage, DueSpan, JobRead, PageToken, Ports};
+use punctual_core::priority::Priority;
 use punctual_core::zone::Zones;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -39,6 +41,7 @@ pub struct Dispatcher {
     pub(super) ports: Ports,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
+    pub(super) queues: Queues,
     /// Bounds the sends and advances under way in this process.
     pub(super) in_flight: Semaphore,
     shards: RwLock<Shards>,
@@ -50,14 +53,20 @@ pub struct Dispatcher {
 /// What some work came to.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Something due was left.
+    /// Something due was left that is in no trouble of its own.
     pub left: bool,
+    /// Jobs in trouble were left where they stand.
+    pub stuck: bool,
     /// The first call that failed.
     pub error: Option<PortError>,
-    /// The first refusal that concerned one job and its row alone.
-    pub refusal: Option<(JobKey, PortError)>,
+    /// The first failure that concerned one job alone.
+    pub trouble: Option<(JobKey, PortError)>,
+    /// The jobs of a page of which that is so, until the page is done with: they are taken along then, or stuck.
+    pub in_trouble: Vec<JobKey>,
     /// The jobs that were moved on.
     pub moved: Vec<JobKey>,
+    /// The jobs that were left because their queue is in trouble.
+    pub waiting: Vec<(JobKey, Priority)>,
     /// How many jobs were found where they were looked for.
     pub found: usize,
 }
@@ -97,9 +106,12 @@ impl World {
 impl Tally {
     pub(super) fn add(&mut self, other: Tally) {
         self.left |= other.left;
+        self.stuck |= other.stuck;
         self.error = self.error.take().or(other.error);
-        self.refusal = self.refusal.take().or(other.refusal);
+        self.trouble = self.trouble.take().or(other.trouble);
+        self.in_trouble.extend(other.in_trouble);
         self.moved.extend(other.moved);
+        self.waiting.extend(other.waiting);
         self.found += other.found;
     }
 
@@ -109,6 +121,27 @@ impl Tally {
 
     pub(super) fn failed(error: PortError) -> Self {
         Tally { left: true, error: Some(error), ..Tally::default() }
+    }
+
+    pub(super) fn in_trouble(key: JobKey, error: PortError) -> Self {
+        Tally { in_trouble: vec![key.clone()], trouble: Some((key, error)), ..Tally::default() }
+    }
+
+    /// Lets go of what this is the tally of.
+    pub(super) fn let_go(&mut self, keys: &[JobKey], in_hand: &InHand, now: Duration) {
+        let moved: HashSet<JobKey> = self.moved.drain(..).collect();
+        let waiting: HashMap<JobKey, Priority> = self.waiting.drain(..).collect();
+        for key in keys {
+            match waiting.get(key) {
+                Some(priority) if !moved.contains(key) => in_hand.let_wait(key, *priority, now),
+                _ => in_hand.let_go(key, moved.contains(key), now),
+            }
+        }
+    }
+
+    /// Whether nothing due was left, in trouble or not.
+    pub(super) fn is_drained(&self) -> bool {
+        !self.left && !self.stuck && self.in_trouble.is_empty()
     }
 }
 
@@ -134,6 +167,7 @@ impl Dispatcher {
             ports,
             clock,
             metrics: Metrics::new(),
+            queues: Queues::new(settings.leases.lease),
             in_flight: Semaphore::new(settings.calls_in_flight),
             shards: RwLock::new(shards),
             zones,
@@ -166,10 +200,7 @@ impl Dispatcher {
             };
             let (mut of_page, following) = futures::join!(self.page(bucket, jobs, read_at, scope), following);
             let now = self.clock.monotonic();
-            let moved: HashSet<JobKey> = of_page.moved.drain(..).collect();
-            for key in &taken {
-                scope.in_hand.let_go(key, moved.contains(key), now);
-            }
+            of_page.let_go(&taken, scope.in_hand, now);
             tally.found += taken.len();
             // A store that asks for fewer calls gets none until the shard's back-off is over.
             let is_throttled = matches!(of_page.error, Some(PortError::Throttled(_)));
@@ -198,7 +229,7 @@ impl Dispatcher {
         let now = self.clock.monotonic();
         let (mut keys, mut is_busy) = (Vec::with_capacity(entries.len()), false);
         for DueEntry { key, due_at } in entries {
-            match scope.in_hand.take(&key, due_at, now) {
+            match scope.in_hand.take(&key, due_at, now, |priority| self.queues.is_closed(priority, now)) {
                 Reach::Taken => keys.push(key),
                 Reach::Busy => is_busy = true,
                 Reach::Done => {}
@@ -208,7 +239,7 @@ impl Dispatcher {
             return Ok(Page { jobs: BTreeMap::new(), read_at: span.until, is_busy, next });
         }
         let read_at = self.clock.now();
-        match self.ports.jobs.get_many(&keys).await {
+        match self.ports.jobs.get_due(&keys).await {
             Ok(jobs) => {
                 // What is shown but not there is gone.
                 keys.iter().filter(|key| !jobs.contains_key(key)).for_each(|key| scope.in_hand.let_go(key, false, now));
@@ -246,6 +277,8 @@ impl Dispatcher {
             }
         }
         tally.add(self.fire_all(late, Duration::ZERO, permission).await);
+        let in_trouble = std::mem::take(&mut tally.in_trouble);
+        tally.stuck |= !self.take_along(bucket, &in_trouble, permission).await;
         tally
     }
 
@@ -261,7 +294,7 @@ impl Dispatcher {
         let due: BTreeMap<JobKey, DateTime<Utc>> =
             page.entries.into_iter().map(|entry| (entry.key, entry.due_at)).collect();
         let keys: Vec<JobKey> = due.keys().cloned().collect();
-        let jobs = if keys.is_empty() { BTreeMap::new() } else { self.ports.jobs.get_many(&keys).await? };
+        let jobs = if keys.is_empty() { BTreeMap::new() } else { self.ports.jobs.get_due(&keys).await? };
         let world = self.world();
         let mut firings = Vec::with_capacity(jobs.len());
         for (key, read) in jobs {
@@ -329,7 +362,7 @@ impl Dispatcher {
             Aside::WorkOff(job) => {
                 let key = job.spec.key.clone();
                 match self.work_off(*job, bucket, read_at, permission, budget).await {
-                    Ok(WorkedOff::Done(tally)) if tally.left => return Err(tally),
+                    Ok(WorkedOff::Done(tally)) if !tally.is_drained() => return Err(tally),
                     Ok(WorkedOff::Done(_)) => (key, Ok(None)),
                     Ok(WorkedOff::Send(firing)) => (key, Ok(Some(*firing))),
                     Err(error) => (key, Err(error)),
@@ -340,9 +373,10 @@ impl Dispatcher {
             permission.progress();
         }
         result.map_err(|error| match error {
-            // Rights, or a row that cannot be read: the job stays due, and nothing else waits for it.
-            PortError::Permanent(_) => Tally { left: true, refusal: Some((key, error)), ..Tally::default() },
-            error => Tally::failed(error),
+            // The store asks for fewer calls of everybody.
+            PortError::Throttled(_) => Tally::failed(error),
+            // Rights, or a row that cannot be read or written: the job stays due, and nothing else waits for it.
+            error => Tally::in_trouble(key, error),
         })
     }
 

@@ -41,6 +41,8 @@ pub async fn run(
     let mut loops = JoinSet::new();
     let mut asides = JoinSet::new();
     asides.spawn(sweep.run(dispatcher.clone()));
+    let probing = dispatcher.clone();
+    asides.spawn(async move { probing.keep_probing().await });
     tokio::pin!(stop);
     loop {
         let began = clock.monotonic();
@@ -173,7 +175,7 @@ impl Turns {
             }
             self.read_layout_at = now + LAYOUT_EVERY;
         }
-        self.holder.look_and_take().await
+        self.holder.look_and_take(self.dispatcher.queues.is_cut_off()).await
     }
 
     /// How long to wait for the next turn after one that began at `began`: a second, less when something expires sooner.

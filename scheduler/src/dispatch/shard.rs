@@ -5,6 +5,7 @@ use super::ahead;
 use super::in_hand::InHand;
 use super::leases::{ShardLease, Side};
 use super::pass::{Dispatcher, Permission, Scope, Tally};
+use super::trouble::Told;
 use super::{DispatchSettings, FULL_PASS_EVERY};
 use punctual_core::clock::Clock;
 use punctual_core::due::{Audit, DueBucket, Minute};
@@ -38,7 +39,7 @@ struct Passes<'a> {
     in_hand: &'a InHand,
     tick: Duration,
     failures: u32,
-    is_refused: bool,
+    told: Told,
     last_full: Option<Duration>,
     /// The last pass left something due: the next one begins with what is on time.
     is_behind: bool,
@@ -61,7 +62,7 @@ impl<'a> Passes<'a> {
             in_hand,
             tick,
             failures: 0,
-            is_refused: false,
+            told: Told::default(),
             last_full: None,
             is_behind: false,
             audit,
@@ -86,22 +87,22 @@ impl<'a> Passes<'a> {
             let minutes = self.lease.cursor().latest_minutes(self.clock.now());
             self.pass(minutes, |_| {}).await
         };
-        self.tell_refusal(&tally, is_full);
-        // What the store refuses for one job stays due: it is tried again in time, and nothing else waits for it.
-        let is_left = tally.left && (tally.refusal.is_none() || tally.error.is_some());
-        if is_full || is_left {
-            self.last_full = (!is_left).then_some(began);
+        let went_well = is_full && tally.error.is_none();
+        self.told.tell(self.lease.shard, tally.trouble.as_ref(), went_well);
+        // A job in trouble is tried again in time: nothing else is read again for it.
+        if is_full || tally.left {
+            self.last_full = (!tally.left).then_some(began);
         }
-        self.is_behind = is_left;
+        self.is_behind = tally.left;
         let error = match tally.error {
-            None if is_left => None,
+            None if tally.left => None,
             None => self.look_behind().await,
             error => error,
         };
         match error {
             None => {
                 self.failures = 0;
-                self.lease.side(Side::Passes).progress();
+                self.lease.side(Side::Passes, &self.dispatcher.queues).progress();
                 self.tick.saturating_sub(self.clock.monotonic().saturating_sub(began))
             }
             Some(error) => {
@@ -111,16 +112,6 @@ impl<'a> Passes<'a> {
                 self.failures = (self.failures + 1).min(8);
                 wait
             }
-        }
-    }
-
-    /// Says which job is refused: once a trouble. Only a full pass shows that it is over.
-    fn tell_refusal(&mut self, tally: &Tally, is_full: bool) {
-        if let Some((key, error)) = tally.refusal.as_ref().filter(|_| !self.is_refused) {
-            tracing::error!(shard = %self.lease.shard, job.id = %key, %error, "a job stays due: the store refuses what it needs");
-        }
-        if is_full || tally.refusal.is_some() {
-            self.is_refused = tally.refusal.is_some();
         }
     }
 
@@ -146,7 +137,7 @@ impl<'a> Passes<'a> {
     /// with nothing in them count as progress only while all goes well: otherwise a copy that cannot send would earn its
     /// renewals by reading.
     async fn pass(&self, minutes: impl Iterator<Item = Minute> + Send, drained: impl Fn(Minute) + Send) -> Tally {
-        let side = self.lease.side(Side::Passes);
+        let side = self.lease.side(Side::Passes, &self.dispatcher.queues);
         let scope = Scope { permission: &side, in_hand: self.in_hand };
         let is_healthy = self.failures == 0;
         let (mut tally, mut on_time) = (Tally::default(), Tally::default());
@@ -163,7 +154,7 @@ impl<'a> Passes<'a> {
             if is_healthy && tally.error.is_none() {
                 side.progress();
             }
-            if !tally.left {
+            if tally.is_drained() {
                 drained(minute);
             } else if is_throttled || !self.lease.holds() {
                 break;
@@ -184,7 +175,7 @@ impl<'a> Passes<'a> {
 
     /// Reads some of the minutes that the cursor has passed, where nothing should be any more.
     async fn look_behind(&mut self) -> Option<PortError> {
-        let side = self.lease.side(Side::Passes);
+        let side = self.lease.side(Side::Passes, &self.dispatcher.queues);
         let scope = Scope { permission: &side, in_hand: self.in_hand };
         for minute in self.audit.minutes(self.clock.now(), self.lease.cursor()) {
             let bucket = DueBucket { minute, shard: self.lease.shard };

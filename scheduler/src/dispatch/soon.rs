@@ -166,7 +166,8 @@ impl NearFuture {
         // What is due by now belongs to the passes.
         let from = self.read_until.map_or(now, |until| until.max(now));
         let target = whole_second(now + self.length);
-        if target - from < self.read_every() && self.read_until.is_some() {
+        // Counted from what was read, not from now: a short future would never be short of so much.
+        if self.read_until.is_some_and(|until| target - until < self.read_every()) {
             return None;
         }
         let minute = Minute::of(from + TimeDelta::seconds(1));

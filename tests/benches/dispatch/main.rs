@@ -22,6 +22,10 @@ use scene::Scene;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+// As in the programs that ship.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures dispatch.
 #[derive(Debug, Parser)]
 #[command(name = "dispatch")]

@@ -44,6 +44,11 @@ impl JobStore for Faulty<dyn JobStore> {
         self.faults.call("jobs.get_many", async move { port.get_many(&keys).await }).await
     }
 
+    async fn get_due(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        let (port, keys) = (self.port.clone(), keys.to_vec());
+        self.faults.call("jobs.get_many", async move { port.get_due(&keys).await }).await
+    }
+
     async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
         let (port, job, if_still) = (self.port.clone(), job.clone(), *if_still);
         self.faults.call("jobs.replace", async move { port.replace(&job, &if_still).await }).await
