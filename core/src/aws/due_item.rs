@@ -1,5 +1,5 @@
-//! What dispatch reads of a job's item: what its firings depend on. Payloads stay in the store, which saves a third of a
-//! scheduler's work on a run, and no phone number is in its memory.
+//! What dispatch reads of a job's item: what its firings depend on. Payloads stay in the store: there is less to parse, and no
+//! phone number is in a scheduler's memory.
 
 use super::error::without_quotes;
 use super::job_item::{Item, bucket_of};
