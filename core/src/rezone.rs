@@ -32,10 +32,6 @@ pub fn rezone(job: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Rezone {
     if job.state != JobState::Active || rules <= placed_by || old.scheduled_at - now <= TOO_NEAR {
         return Rezone::Keep;
     }
-    // Sent ahead: what follows it is worked out anew when it is over.
-    if job.passed.as_ref().is_some_and(|passed| passed.firing.at > now) {
-        return Rezone::Keep;
-    }
     let can_be_owed = |new: &Firing| {
         // The firing before this one was at least so much earlier than this one stood.
         let moved_by = (old.scheduled_at - new.at).num_seconds();
@@ -50,6 +46,10 @@ pub fn rezone(job: &Job, now: DateTime<Utc>, world: &Timetable<'_>) -> Rezone {
             None => Firing { at: old.scheduled_at, wall: old.wall },
         },
     };
+    // It would come to a firing again that waits in a queue.
+    if job.passed.as_ref().is_some_and(|passed| new.at <= passed.firing.at) {
+        return Rezone::Keep;
+    }
     let tzdb = Some(rules.clone());
     let next = if new.at == old.scheduled_at {
         NextFiring { wall: new.wall, tzdb, ..old }
@@ -152,17 +152,27 @@ mod tests {
         assert_eq!(moved(&job, "2026-11-30T18:00:00Z", &new), None, "owed already");
     }
 
-    // Nine o'clock is in a queue already, with a delay.
     #[test]
-    fn nothing_is_placed_anew_while_a_firing_is_sent_ahead() {
-        let (old, new) = old_and_new();
-        let mut job = made(&cron("cron 0 9 * * *"), "2026-11-29T20:00:00Z", &old);
+    fn no_job_comes_again_to_what_was_sent_ahead() {
+        let old = rules("2026a", "Etc/GMT+8");
         let shards = Shards::default();
-        let world = Timetable { shards: &shards, zones: &old };
-        let sent_at = at("2026-11-30T16:59:30Z");
-        job.advance(&job.after_firings(&job.next().unwrap(), 1, sent_at, &world));
-        assert_eq!(moved(&job, "2026-11-30T16:59:40Z", &new), None);
-        assert_eq!(moved(&job, "2026-11-30T17:00:00Z", &new).unwrap().scheduled_at, at("2026-12-01T16:00:00Z"));
+        let sent = |when: &str, made_at: &str, sent_at: &str| {
+            let mut job = made(&cron(when), made_at, &old);
+            let world = Timetable { shards: &shards, zones: &old };
+            job.advance(&job.after_firings(&job.next().unwrap(), 1, at(sent_at), &world));
+            job
+        };
+        let daily = sent("cron 0 9 * * *", "2026-11-29T20:00:00Z", "2026-11-30T16:59:30Z");
+        let ahead = rules("2026b", "Etc/GMT+7");
+        let next = moved(&daily, "2026-11-30T16:59:40Z", &ahead).unwrap();
+        assert_eq!(next.scheduled_at, at("2026-12-01T16:00:00Z"), "it is tomorrow's");
+        // The clock of these rules is behind by as much as lies between two firings.
+        let hourly = sent("cron 0 * * * *", "2026-11-29T21:01:00Z", "2026-11-29T21:59:30Z");
+        assert_eq!(hourly.next_scheduled_at, Some(at("2026-11-29T23:00:00Z")));
+        for rules in [&ahead, &rules("2026b", "Etc/GMT+9")] {
+            let next = moved(&hourly, "2026-11-29T21:59:40Z", rules);
+            assert!(next.is_none_or(|next| next.scheduled_at > at("2026-11-29T22:00:00Z")));
+        }
     }
 
     // By the newer rules 9:00 was half an hour ago: it is owed now, and goes the way of everything that is owed.
