@@ -35,4 +35,5 @@ pub mod run;
 pub mod scale;
 pub mod schedule;
 pub mod spread;
+pub mod target;
 pub mod zone;

@@ -1,0 +1,87 @@
+//! Whom a run's call goes to: what limits, holds and circuit breakers are kept for.
+//!
+//! All text messages go to one gateway, and so have one target; webhooks have one for each host.
+
+use std::fmt;
+
+/// What a call goes to: `sms`, `email`, `queue`, `noop`, or `webhook/` and a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target(String);
+
+/// The longest name of a host (RFC 1035).
+const LONGEST_HOST: usize = 253;
+
+impl Target {
+    /// The SMS gateway.
+    pub fn sms() -> Self {
+        Target("sms".into())
+    }
+
+    /// The mail server.
+    pub fn email() -> Self {
+        Target("email".into())
+    }
+
+    /// Other SQS queues.
+    pub fn queue() -> Self {
+        Target("queue".into())
+    }
+
+    /// Nothing: runs that only show that all works.
+    pub fn noop() -> Self {
+        Target("noop".into())
+    }
+
+    /// The webhooks of one host.
+    pub fn webhook(host: &str) -> Self {
+        Target(format!("webhook/{}", host.to_ascii_lowercase()))
+    }
+
+    /// Whether it is a webhook's host.
+    pub fn is_webhook(&self) -> bool {
+        self.0.starts_with("webhook/")
+    }
+
+    /// The text used in the store, in commands and in labels.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_host = |host: &str| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']');
+            (1..=LONGEST_HOST).contains(&host.len()) && host.chars().all(fits)
+        };
+        match text.split_once('/') {
+            None if ["sms", "email", "queue", "noop"].contains(&text) => Ok(Target(text.into())),
+            Some(("webhook", host)) if is_host(host) => Ok(Target::webhook(host)),
+            _ => Err("a target is `sms`, `email`, `queue`, `noop`, or `webhook/` and a host, such as `webhook/hooks.example.com`".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_reads_back_from_its_text() {
+        for text in ["sms", "email", "queue", "noop", "webhook/hooks.example.com"] {
+            assert_eq!(text.parse::<Target>().unwrap().as_str(), text);
+        }
+        assert_eq!("webhook/Hooks.Example.COM".parse(), Ok(Target::webhook("hooks.example.com")));
+        for bad in ["", "SMS", "webhook", "webhook/", "webhook/a b", "webhook/a/b", "pager/x"] {
+            assert!(bad.parse::<Target>().unwrap_err().contains("webhook/"), "{bad}");
+        }
+    }
+}
