@@ -297,6 +297,38 @@ pub fn extension(received: Duration, now: Duration, visibility: Duration) -> Opt
     (left >= Duration::from_secs(1)).then(|| visibility.min(left))
 }
 
+/// The longest time for which a message is hidden at once.
+pub const LONGEST_HIDE: Duration = Duration::from_secs(600);
+/// Messages in flight of one queue above which those that wait for long are sent again. SQS delivers nothing more of a
+/// queue that has 120,000.
+pub const MANY_IN_FLIGHT: u64 = 10_000;
+/// So close to that end that every message that is put back is sent again.
+const TOO_MANY_IN_FLIGHT: u64 = 100_000;
+/// What waits for less is hidden: to be sent again means to wait for fifteen minutes.
+const WORTH_SENDING: Duration = Duration::from_secs(60);
+/// A message older than this is sent again, which makes it young: SQS drops what is fourteen days old, and moves to the dead
+/// letters what was received a thousand times.
+const OLD: Duration = Duration::from_secs(7 * 86_400);
+
+/// How a message is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutBackBy {
+    /// Hidden for this long.
+    Hide(Duration),
+    /// Sent again with the longest delay, then deleted. A repeat is harmless.
+    SendAgain,
+}
+
+/// Decides how a message is put back for `wait`, with so many in flight, `age` after its run was first enqueued.
+pub fn put_back_by(wait: Duration, in_flight: u64, age: Duration) -> PutBackBy {
+    let many = in_flight >= MANY_IN_FLIGHT || age >= OLD;
+    if in_flight >= TOO_MANY_IN_FLIGHT || many && wait >= WORTH_SENDING {
+        PutBackBy::SendAgain
+    } else {
+        PutBackBy::Hide(wait.min(LONGEST_HIDE))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -477,6 +509,22 @@ mod tests {
         assert_eq!(extension(S(0), S(20), v), Some(v));
         assert_eq!(extension(S(0), LONGEST_HOLD - S(90), v), Some(S(30)));
         assert_eq!(extension(S(0), LONGEST_HOLD - S(60), v), None);
+    }
+
+    #[test]
+    fn what_waits_for_long_does_not_fill_a_queues_places_in_flight() {
+        let day = S(86_400);
+        for (wait, in_flight, age, expected) in [
+            (S(5), 0, S(0), PutBackBy::Hide(S(5))),
+            (S(900), 9_999, S(0), PutBackBy::Hide(S(600))),
+            (S(60), 10_000, S(0), PutBackBy::SendAgain),
+            (S(59), 10_000, S(0), PutBackBy::Hide(S(59))),
+            (S(5), 100_000, S(0), PutBackBy::SendAgain),
+            (S(600), 0, day * 7, PutBackBy::SendAgain),
+            (S(30), 0, day * 7, PutBackBy::Hide(S(30))),
+        ] {
+            assert_eq!(put_back_by(wait, in_flight, age), expected, "{wait:?} {in_flight} {age:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+pub mod circuit;
 pub mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
@@ -23,6 +24,7 @@ pub mod lease;
 pub mod memory;
 pub mod message;
 pub mod missed;
+pub mod pacing;
 pub mod payload;
 pub mod ports;
 pub mod priority;
@@ -36,4 +38,5 @@ pub mod scale;
 pub mod schedule;
 pub mod spread;
 pub mod target;
+pub mod turns;
 pub mod zone;

@@ -1,0 +1,113 @@
+//! When runs that are put back because there are too many of their kind come again: one after the other, at the pace at
+//! which their kind is worked off.
+//!
+//! Part of step 5, *lease*. A tenant's hundred thousand runs, or those of a host that answers slowly, must not stand before
+//! everybody else's in the queue; so they are hidden until about their turn. Too early costs another delivery, too late
+//! an idle slot: they are called back a little faster than they are worked off.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Nothing is put back for less: every time costs a delivery.
+const SHORTEST: Duration = Duration::from_secs(2);
+/// The pace, in runs a second, of a kind of which nothing was worked off yet.
+const FIRST_PACE: f64 = 10.0;
+/// By how much faster than they are worked off they are called back.
+const EAGER: f64 = 1.5;
+/// How long the past counts.
+const MEMORY: Duration = Duration::from_secs(10);
+/// Kinds are forgotten when nothing happened to them for this long.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// The pace and the line of each kind.
+#[derive(Clone, Debug)]
+pub struct Pacing<K> {
+    kinds: BTreeMap<K, Kind>,
+}
+
+#[derive(Clone, Debug)]
+struct Kind {
+    /// Runs a second, lately.
+    pace: f64,
+    /// When that was worked out.
+    at: Duration,
+    /// When the last one that was put back comes again.
+    line_ends: Duration,
+}
+
+impl<K> Default for Pacing<K> {
+    fn default() -> Self {
+        Pacing { kinds: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone> Pacing<K> {
+    /// A run of this kind was worked off.
+    pub fn worked_off(&mut self, kind: &K, now: Duration) {
+        let kind = self.kind(kind, now);
+        let faded = faded(now.saturating_sub(kind.at));
+        kind.pace = kind.pace * faded + 1.0 / MEMORY.as_secs_f64();
+        kind.at = now;
+    }
+
+    /// For how long another run of this kind is put back; at most `longest`.
+    pub fn put_back(&mut self, kind: &K, now: Duration, longest: Duration) -> Duration {
+        let kind = self.kind(kind, now);
+        let pace = kind.pace * faded(now.saturating_sub(kind.at));
+        let step = Duration::from_secs_f64(1.0 / (pace * EAGER).max(1.0));
+        kind.line_ends = (kind.line_ends + step).max(now + SHORTEST);
+        (kind.line_ends - now).min(longest)
+    }
+
+    /// Forgets what is over.
+    pub fn tidy(&mut self, now: Duration) {
+        self.kinds.retain(|_, kind| now.saturating_sub(kind.at.max(kind.line_ends)) < FORGOTTEN);
+    }
+
+    fn kind(&mut self, kind: &K, now: Duration) -> &mut Kind {
+        self.kinds.entry(kind.clone()).or_insert(Kind { pace: FIRST_PACE, at: now, line_ends: now })
+    }
+}
+
+/// What is left of a pace after `age`.
+fn faded(age: Duration) -> f64 {
+    (-age.as_secs_f64() / MEMORY.as_secs_f64()).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn what_is_put_back_comes_again_a_little_faster_than_it_is_worked_off() {
+        let mut pacing = Pacing::default();
+        // 100 a second for a minute.
+        (0..6_000).for_each(|n| pacing.worked_off(&"bank", Duration::from_millis(n * 10)));
+        let waits: Vec<Duration> = (0..3_000).map(|_| pacing.put_back(&"bank", S(60), S(900))).collect();
+        assert_eq!(waits[0], SHORTEST);
+        let a_second = waits.iter().filter(|w| **w >= S(5) && **w < S(6)).count();
+        assert!((140..=160).contains(&a_second), "{a_second} come again in one second");
+        assert!(waits.is_sorted());
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_the_longest_and_kinds_do_not_mix() {
+        let mut pacing = Pacing::default();
+        let last = (0..100_000).map(|_| pacing.put_back(&"bank", S(1), S(900))).last();
+        assert_eq!(last, Some(S(900)));
+        assert_eq!(pacing.put_back(&"other", S(1), S(900)), SHORTEST);
+    }
+
+    #[test]
+    fn a_kind_that_stands_still_comes_again_once_a_second() {
+        let mut pacing = Pacing::default();
+        pacing.worked_off(&"host", S(0));
+        pacing.put_back(&"host", S(1_000), S(900));
+        let (a, b) = (pacing.put_back(&"host", S(1_000), S(900)), pacing.put_back(&"host", S(1_000), S(900)));
+        assert_eq!(b - a, S(1));
+        pacing.tidy(S(5_000));
+        assert!(pacing.kinds.is_empty());
+    }
+}

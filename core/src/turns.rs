@@ -1,0 +1,374 @@
+//! Who goes next: the slots of one worker, shared by weight, and the runs that wait for one.
+//!
+//! Of every ten runs that the shared slots take, six are urgent, three normal and one bulk, as long as each has some that
+//! may go; what one has not goes to the others. A few slots take urgent runs only, so that one need never wait for a slow
+//! call of another kind. Slots are used in turn, so the shares are the same whether slots or permits are scarce. A host
+//! that answers slowly gets only so many slots. Nothing here reads a clock or knows what a run is.
+
+use crate::priority::{Priority, Weights};
+use crate::target::Target;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What a slot takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// Runs of every priority, by weight.
+    Shared,
+    /// Urgent runs only.
+    UrgentOnly,
+}
+
+/// How many calls may be under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// In all.
+    pub all: usize,
+    /// Of these, for urgent runs only.
+    pub urgent_only: usize,
+    /// To all webhooks together.
+    pub webhooks: usize,
+    /// To the webhooks of one host.
+    pub host: usize,
+}
+
+impl SlotCounts {
+    /// `all` slots: a fifth for urgent runs only, at most half for webhooks and a quarter for one host's, but always one.
+    pub fn of(all: usize) -> Self {
+        SlotCounts { all, urgent_only: all / 5, webhooks: (all / 2).max(1), host: (all / 4).max(1) }
+    }
+}
+
+/// The name of one that waits; unique within its worker.
+pub type Ticket = u64;
+
+/// A place for one call, to be given back by [`Turns::done`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Whose turn it is.
+    pub ticket: Ticket,
+    /// Of which priority.
+    pub priority: Priority,
+    /// Whom it calls.
+    pub target: Target,
+    /// The slot it has.
+    pub slot: Slot,
+}
+
+/// All slots, and all that wait for one.
+#[derive(Debug)]
+pub struct Turns {
+    counts: SlotCounts,
+    free: VecDeque<Slot>,
+    weights: Weights,
+    waiting: BTreeMap<Priority, Lines>,
+    in_flight: BTreeMap<Target, usize>,
+    /// Targets that get one call at a time, to see how they are.
+    probed: BTreeSet<Target>,
+}
+
+/// Those of one priority, a line for each target.
+#[derive(Debug, Default)]
+struct Lines {
+    by_target: BTreeMap<Target, Line>,
+    served: u64,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    tickets: VecDeque<Ticket>,
+    /// Of the targets of a priority, the one that was served longest ago is next.
+    last_served: u64,
+}
+
+impl Turns {
+    /// Free slots, and nobody waiting.
+    pub fn new(counts: SlotCounts) -> Self {
+        let urgent = std::iter::repeat_n(Slot::UrgentOnly, counts.urgent_only);
+        let shared = std::iter::repeat_n(Slot::Shared, counts.all - counts.urgent_only);
+        Turns {
+            counts,
+            free: urgent.chain(shared).collect(),
+            weights: Weights::default(),
+            waiting: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            probed: BTreeSet::new(),
+        }
+    }
+
+    /// Stands in line.
+    pub fn wait(&mut self, ticket: Ticket, priority: Priority, target: &Target) {
+        let lines = self.waiting.entry(priority).or_default();
+        let line = lines.by_target.entry(target.clone()).or_insert_with(|| Line {
+            // Whoever comes anew is no further ahead than those who were served just now, and not behind them.
+            last_served: lines.served,
+            ..Line::default()
+        });
+        line.tickets.push_back(ticket);
+    }
+
+    /// Leaves the line; does nothing if it stands in none.
+    pub fn leave(&mut self, ticket: Ticket, priority: Priority, target: &Target) {
+        let Some(lines) = self.waiting.get_mut(&priority) else { return };
+        let Some(line) = lines.by_target.get_mut(target) else { return };
+        line.tickets.retain(|waiting| *waiting != ticket);
+        if line.tickets.is_empty() {
+            lines.by_target.remove(target);
+        }
+    }
+
+    /// Whether another call to `target` would have a slot, were one free.
+    pub fn has_room(&self, target: &Target) -> bool {
+        let busy = |target: &Target| self.in_flight.get(target).copied().unwrap_or(0);
+        if self.probed.contains(target) {
+            return busy(target) == 0;
+        }
+        if !target.is_webhook() {
+            return true;
+        }
+        let webhooks: usize = self.in_flight.iter().filter(|(target, _)| target.is_webhook()).map(|(_, n)| n).sum();
+        busy(target) < self.counts.host && webhooks < self.counts.webhooks
+    }
+
+    /// The targets that someone waits for and that have room, while a slot is free that one of those may take: the ones for
+    /// which a permit is of use.
+    pub fn wanted(&self) -> BTreeSet<Target> {
+        let shared = self.free.contains(&Slot::Shared);
+        let urgent = self.free.contains(&Slot::UrgentOnly);
+        let takes = |priority: &Priority| shared || urgent && *priority == Priority::Urgent;
+        let lines = self.waiting.iter().filter(|(priority, _)| takes(priority));
+        let targets = lines.flat_map(|(_, lines)| lines.by_target.keys());
+        targets.filter(|target| self.has_room(target)).cloned().collect()
+    }
+
+    /// Gives the next turn to one that waits for a target with a permit; none when nobody can go.
+    pub fn pick(&mut self, has_permit: impl Fn(&Target) -> bool) -> Option<Turn> {
+        let may_go = |target: &Target| has_permit(target) && self.has_room(target);
+        let ready: Vec<Priority> = self
+            .waiting
+            .iter()
+            .filter(|(_, lines)| lines.by_target.keys().any(&may_go))
+            .map(|(priority, _)| *priority)
+            .collect();
+        let urgent_ready = ready.contains(&Priority::Urgent);
+        let place = self.free.iter().position(|slot| match slot {
+            Slot::Shared => !ready.is_empty(),
+            Slot::UrgentOnly => urgent_ready,
+        })?;
+        let slot = self.free[place];
+        let of_targets: BTreeSet<Target> =
+            ready.iter().flat_map(|p| self.waiting[p].by_target.keys()).filter(|t| may_go(t)).cloned().collect();
+        let priority = match slot {
+            Slot::UrgentOnly => Priority::Urgent,
+            Slot::Shared => self.weights.next(&ready)?,
+        };
+        self.free.remove(place);
+        let (ticket, target) = self.take_first(priority, &of_targets);
+        *self.in_flight.entry(target.clone()).or_default() += 1;
+        Some(Turn { ticket, priority, target, slot })
+    }
+
+    /// Frees a turn's slot.
+    pub fn done(&mut self, turn: &Turn) {
+        self.free.push_back(turn.slot);
+        if let Some(busy) = self.in_flight.get_mut(&turn.target) {
+            *busy -= 1;
+            if *busy == 0 {
+                self.in_flight.remove(&turn.target);
+            }
+        }
+    }
+
+    /// From now on `target` gets one call at a time, or again as many as it may have.
+    pub fn probe(&mut self, target: &Target, one_at_a_time: bool) {
+        if one_at_a_time {
+            self.probed.insert(target.clone());
+        } else {
+            self.probed.remove(target);
+        }
+    }
+
+    /// Sends away all that wait for `target`.
+    pub fn send_away(&mut self, target: &Target) -> Vec<Ticket> {
+        let lines = self.waiting.values_mut().filter_map(|lines| lines.by_target.remove(target));
+        lines.flat_map(|line| line.tickets).collect()
+    }
+
+    /// Calls under way.
+    pub fn busy(&self) -> usize {
+        self.counts.all - self.free.len()
+    }
+
+    fn take_first(&mut self, priority: Priority, targets: &BTreeSet<Target>) -> (Ticket, Target) {
+        let lines = self.waiting.get_mut(&priority).expect("a priority that is ready has lines");
+        let of_these = lines.by_target.iter_mut().filter(|(target, _)| targets.contains(target));
+        let (target, line) = of_these.min_by_key(|(_, line)| line.last_served).expect("one of them is ready");
+        lines.served += 1;
+        line.last_served = lines.served;
+        let ticket = line.tickets.pop_front().expect("a line that is empty is removed");
+        let target = target.clone();
+        if line.tickets.is_empty() {
+            lines.by_target.remove(&target);
+        }
+        (ticket, target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool with an endless supply of some priorities, all for SMS.
+    struct Pool {
+        turns: Turns,
+        next: Ticket,
+        under_way: VecDeque<Turn>,
+        taken: BTreeMap<(Slot, Priority), u32>,
+    }
+
+    impl Pool {
+        fn new(slots: usize) -> Self {
+            let turns = Turns::new(SlotCounts::of(slots));
+            Pool { turns, next: 0, under_way: VecDeque::new(), taken: BTreeMap::new() }
+        }
+
+        fn add(&mut self, priority: Priority, target: &Target) {
+            self.next += 1;
+            self.turns.wait(self.next, priority, target);
+        }
+
+        /// Starts calls until nobody can go or so many are under way; each taken is replaced by another of its kind.
+        fn fill(&mut self, at_most: usize) {
+            while self.under_way.len() < at_most {
+                let Some(turn) = self.turns.pick(|_| true) else { break };
+                *self.taken.entry((turn.slot, turn.priority)).or_default() += 1;
+                self.add(turn.priority, &turn.target);
+                self.under_way.push_back(turn);
+            }
+        }
+
+        fn finish(&mut self, n: usize) {
+            let turn = self.under_way.remove(n).expect("one is under way");
+            self.turns.done(&turn);
+        }
+
+        fn share(&self, of: impl Fn(Slot, Priority) -> bool, among: impl Fn(Slot) -> bool) -> f64 {
+            let sum = |f: &dyn Fn(Slot, Priority) -> bool| -> u32 {
+                self.taken.iter().filter(|((slot, priority), _)| f(*slot, *priority)).map(|(_, n)| n).sum()
+            };
+            f64::from(sum(&|slot, priority| among(slot) && of(slot, priority))) / f64::from(sum(&|slot, _| among(slot)))
+        }
+    }
+
+    fn run(slots: usize, at_most: usize, priorities: &[Priority]) -> Pool {
+        let mut pool = Pool::new(slots);
+        for priority in priorities {
+            pool.add(*priority, &Target::sms());
+            pool.add(*priority, &Target::sms());
+        }
+        pool.fill(at_most);
+        for n in 0..20_000 {
+            // Calls do not end in the order in which they began.
+            pool.finish((n * 7) % pool.under_way.len());
+            pool.fill(at_most);
+        }
+        pool
+    }
+
+    #[test]
+    fn shared_slots_take_six_three_one_and_the_pool_more_urgent_ones_whatever_is_scarce() {
+        for at_most in [20, 4, 1] {
+            let pool = run(20, at_most, &Priority::ALL);
+            let shared = |priority| pool.share(move |_, p| p == priority, |slot| slot == Slot::Shared);
+            let all = |priority| pool.share(move |_, p| p == priority, |_| true);
+            for (priority, of_shared, of_all) in
+                [(Priority::Urgent, 0.6, 0.68), (Priority::Normal, 0.3, 0.24), (Priority::Bulk, 0.1, 0.08)]
+            {
+                let (shared, all) = (shared(priority), all(priority));
+                assert!((shared - of_shared).abs() < 0.01, "{at_most} at once: {priority} {shared} of the shared");
+                assert!((all - of_all).abs() < 0.01, "{at_most} at once: {priority} {all} of all");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_empty_queue_leaves_goes_to_the_others_in_their_proportion() {
+        let pool = run(20, 20, &[Priority::Normal, Priority::Bulk]);
+        let normal = pool.share(|_, p| p == Priority::Normal, |_| true);
+        assert!((normal - 0.75).abs() < 0.01, "{normal}");
+        assert_eq!(pool.taken.keys().filter(|(slot, _)| *slot == Slot::UrgentOnly).count(), 0);
+        assert_eq!(pool.under_way.len(), 16, "four slots wait for urgent runs");
+        let only_bulk = run(20, 20, &[Priority::Bulk]);
+        assert_eq!(only_bulk.under_way.len(), 16);
+    }
+
+    #[test]
+    fn an_urgent_run_has_a_slot_although_all_shared_ones_hang() {
+        let mut pool = run(20, 20, &[Priority::Bulk]);
+        pool.add(Priority::Urgent, &Target::sms());
+        let turn = pool.turns.pick(|_| true).unwrap();
+        assert_eq!((turn.priority, turn.slot), (Priority::Urgent, Slot::UrgentOnly));
+    }
+
+    #[test]
+    fn a_host_that_hangs_takes_no_more_than_its_slots_and_leaves_sms_alone() {
+        let mut pool = Pool::new(20);
+        for n in 0..40 {
+            pool.add(Priority::Bulk, &Target::webhook(&format!("slow-{}.example", n % 4)));
+        }
+        pool.fill(20);
+        assert_eq!(pool.under_way.len(), 10, "half of the slots, five a host");
+        assert!(!pool.turns.has_room(&Target::webhook("slow-0.example")));
+        assert!(pool.turns.wanted().is_empty(), "no permit is asked for that could not be used");
+        pool.add(Priority::Bulk, &Target::sms());
+        assert_eq!(pool.turns.wanted(), BTreeSet::from([Target::sms()]));
+        assert_eq!(pool.turns.pick(|_| true).unwrap().target, Target::sms());
+    }
+
+    #[test]
+    fn targets_of_one_priority_take_turns() {
+        let mut pool = Pool::new(20);
+        let (sms, email) = (Target::sms(), Target::email());
+        for target in [&sms, &sms, &sms, &email] {
+            pool.add(Priority::Normal, target);
+        }
+        let order: Vec<Target> = (0..4).map(|_| pool.turns.pick(|_| true).unwrap().target).collect();
+        assert!(order[..2].contains(&email), "{order:?}");
+    }
+
+    #[test]
+    fn nobody_goes_without_a_permit_and_the_weights_do_not_count_it() {
+        let mut pool = Pool::new(5);
+        for priority in Priority::ALL {
+            pool.add(priority, &Target::sms());
+        }
+        assert_eq!(pool.turns.pick(|_| false), None);
+        assert_eq!(pool.turns.pick(|_| true).unwrap().priority, Priority::Urgent);
+    }
+
+    #[test]
+    fn a_target_that_is_tried_gets_one_call_at_a_time() {
+        let mut pool = Pool::new(20);
+        pool.turns.probe(&Target::sms(), true);
+        pool.add(Priority::Normal, &Target::sms());
+        pool.add(Priority::Normal, &Target::sms());
+        pool.fill(20);
+        assert_eq!(pool.under_way.len(), 1);
+        pool.finish(0);
+        pool.turns.probe(&Target::sms(), false);
+        pool.fill(20);
+        assert_eq!(pool.under_way.len(), 16);
+    }
+
+    #[test]
+    fn whoever_leaves_or_is_sent_away_gets_no_turn() {
+        let mut pool = Pool::new(20);
+        pool.add(Priority::Normal, &Target::sms());
+        pool.turns.leave(1, Priority::Normal, &Target::sms());
+        pool.turns.leave(1, Priority::Normal, &Target::sms());
+        pool.add(Priority::Bulk, &Target::sms());
+        pool.add(Priority::Normal, &Target::email());
+        assert_eq!(pool.turns.send_away(&Target::sms()), [2]);
+        assert_eq!(pool.turns.pick(|_| true).unwrap().ticket, 3);
+        assert_eq!((pool.turns.pick(|_| true), pool.turns.busy()), (None, 1));
+    }
+}

@@ -1,0 +1,169 @@
+//! What becomes of messages that are let go of: deleted, hidden for a while, or sent again for later. Gathered into batches,
+//! because each call costs money and time.
+//!
+//! None of it is waited for. A delete that is lost means that the message comes again and finds its row; a hide that is
+//! lost means that it comes again sooner. What is sent again is deleted only after the queue took it: at worst there are
+//! two messages for one run, and the second finds the row of the first.
+
+use futures::future::join_all;
+use punctual_core::clock::Clock;
+use punctual_core::lease::{PutBackBy, put_back_by};
+use punctual_core::ports::{BATCH, LONGEST_DELAY, RunQueue};
+use punctual_core::priority::Priority;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Messages that are worked on at once.
+const GATHERED: usize = 16 * BATCH;
+/// How long one waits for company.
+const GATHERING: Duration = Duration::from_millis(20);
+/// How old a queue's depth may be.
+const DEPTH_VALID: Duration = Duration::from_secs(5);
+
+/// A message that was let go of.
+pub struct Returned {
+    /// Which queue.
+    pub priority: Priority,
+    /// The delivery's handle.
+    pub receipt: String,
+    /// What becomes of it.
+    pub what: Return,
+}
+
+/// What becomes of a message.
+pub enum Return {
+    /// It is done with.
+    Delete,
+    /// It is hidden for whole seconds.
+    Hide(Duration),
+    /// It waits for long: hidden, or sent again for later, as the queue's state and its own age ask.
+    PutBack {
+        /// For how long.
+        wait: Duration,
+        /// For how long it may be hidden at all.
+        longest_hide: Duration,
+        /// Since its run was first enqueued.
+        age: Duration,
+        /// To be sent again.
+        body: String,
+    },
+}
+
+/// Messages on their way back.
+pub type Returns = mpsc::UnboundedReceiver<Returned>;
+
+/// Performs what is returned, in batches, until nobody can return anything any more.
+pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut returns: Returns) {
+    let mut gathered = Vec::new();
+    let mut depths = Depths { queue: queue.clone(), clock, known: BTreeMap::new() };
+    while returns.recv_many(&mut gathered, GATHERED).await > 0 {
+        if gathered.len() < BATCH {
+            tokio::time::sleep(GATHERING).await;
+            while gathered.len() < GATHERED {
+                let Ok(more) = returns.try_recv() else { break };
+                gathered.push(more);
+            }
+        }
+        let mut calls = Calls::default();
+        for Returned { priority, receipt, what } in gathered.drain(..) {
+            match what {
+                Return::Delete => calls.deletes.entry(priority).or_default().push(receipt),
+                Return::Hide(wait) => calls.hides.entry(priority).or_default().push((receipt, wait)),
+                Return::PutBack { wait, longest_hide, age, body } => {
+                    match put_back_by(wait, depths.in_flight(priority).await, age) {
+                        PutBackBy::Hide(wait) => {
+                            calls.hides.entry(priority).or_default().push((receipt, wait.min(longest_hide)));
+                        }
+                        PutBackBy::SendAgain => calls.again.entry(priority).or_default().push((receipt, body)),
+                    }
+                }
+            }
+        }
+        calls.perform(&*queue).await;
+    }
+}
+
+#[derive(Default)]
+struct Calls {
+    deletes: BTreeMap<Priority, Vec<String>>,
+    hides: BTreeMap<Priority, Vec<(String, Duration)>>,
+    again: BTreeMap<Priority, Vec<(String, String)>>,
+}
+
+impl Calls {
+    /// Makes all calls side by side: one that hangs holds up no other.
+    async fn perform(self, queue: &dyn RunQueue) {
+        let deletes = batches(&self.deletes).map(|(priority, some)| async move { delete(queue, priority, &some).await });
+        let hides = batches(&self.hides).map(|(priority, some)| async move { hide(queue, priority, &some).await });
+        let again = batches(&self.again).map(|(priority, some)| async move { send_again(queue, priority, &some).await });
+        tokio::join!(join_all(deletes), join_all(hides), join_all(again));
+    }
+}
+
+fn batches<T: Clone>(of: &BTreeMap<Priority, Vec<T>>) -> impl Iterator<Item = (Priority, Vec<T>)> {
+    of.iter().flat_map(|(priority, all)| all.chunks(BATCH).map(|some| (*priority, some.to_vec())))
+}
+
+async fn delete(queue: &dyn RunQueue, priority: Priority, receipts: &[String]) {
+    if let Err(error) = queue.delete(priority, receipts).await {
+        tracing::warn!(class = error.class(), %error, "messages could not be deleted; they come again and find their rows");
+    }
+}
+
+async fn hide(queue: &dyn RunQueue, priority: Priority, entries: &[(String, Duration)]) {
+    match queue.extend(priority, entries).await {
+        Ok(results) => {
+            for error in results.iter().filter_map(|result| result.as_ref().err()) {
+                tracing::debug!(%error, "a message could not be hidden: it comes back when its invisibility ends");
+            }
+        }
+        Err(error) => {
+            tracing::warn!(class = error.class(), %error, "messages could not be hidden: they come back when their invisibility ends");
+        }
+    }
+}
+
+async fn send_again(queue: &dyn RunQueue, priority: Priority, entries: &[(String, String)]) {
+    let bodies: Vec<String> = entries.iter().map(|(_, body)| body.clone()).collect();
+    let sent = match queue.send_after(priority, &bodies, LONGEST_DELAY).await {
+        Ok(sent) => sent,
+        Err(error) => {
+            tracing::warn!(class = error.class(), %error, "messages that wait for long could not be sent again: they come back as they are");
+            return;
+        }
+    };
+    // Only what the queue has twice by now is deleted.
+    let taken = entries.iter().zip(sent).filter(|(_, result)| result.is_ok());
+    let receipts: Vec<String> = taken.map(|((receipt, _), _)| receipt.clone()).collect();
+    if !receipts.is_empty() {
+        delete(queue, priority, &receipts).await;
+    }
+}
+
+/// How many messages of a queue are in flight, roughly, looked up only while messages are put back.
+struct Depths {
+    queue: Arc<dyn RunQueue>,
+    clock: Arc<dyn Clock>,
+    known: BTreeMap<Priority, (Duration, u64)>,
+}
+
+impl Depths {
+    async fn in_flight(&mut self, priority: Priority) -> u64 {
+        let now = self.clock.monotonic();
+        let known = self.known.get(&priority).copied();
+        if let Some((at, count)) = known
+            && now.saturating_sub(at) < DEPTH_VALID
+        {
+            return count;
+        }
+        // What cannot be looked up is as it was: hiding is right for all but great numbers.
+        let count = match self.queue.depth(priority).await {
+            Ok(depth) => depth.in_flight,
+            Err(_) => known.map_or(0, |(_, count)| count),
+        };
+        self.known.insert(priority, (now, count));
+        count
+    }
+}
