@@ -16,6 +16,7 @@ pub mod simulation;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::circuit::CircuitRule;
 use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
@@ -32,6 +33,7 @@ use punctual_core::rate::share;
 use punctual_core::retry::{GatewayPolicy, RetryRule, WhenUnknown};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::Schedule;
+use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
@@ -128,8 +130,11 @@ pub fn start_of_time() -> DateTime<Utc> {
 pub fn work_settings() -> WorkSettings {
     let s = Duration::from_secs;
     WorkSettings {
-        slots: 20,
+        priorities: Priority::ALL.to_vec(),
+        slots: SlotCounts::of(20),
         prefetch: 20,
+        tenant_in_hand: usize::MAX,
+        circuit: CircuitRule::default(),
         rate: share(450, 1).expect("a worker's share of 450 is at least 1"),
         gateway: GatewayPolicy {
             dedupe_window: s(86_400),

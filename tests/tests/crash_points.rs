@@ -121,7 +121,6 @@ async fn one_fault_at_any_call_neither_loses_nor_doubles_a_run() {
         "queue.send",
         "jobs.advance",
         "queue.receive",
-        "runs.get",
         "runs.put",
         "gateway.send",
         "queue.delete",
@@ -150,6 +149,20 @@ async fn one_fault_at_any_call_neither_loses_nor_doubles_a_run() {
     }
     assert_eq!(doubled, 3, "the gateway's answer lost, and the two crashes between its answer and the record");
     println!("{cases} cases, of them {doubled} in which nobody can know");
+}
+
+/// The first delivery reads no row: begin meets it.
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_the_read_of_a_crashed_workers_row_neither_loses_nor_doubles_a_run() {
+    for fault in Fault::kinds_for("runs.get") {
+        let case = format!("crash after begin, then {fault:?} at the read of its row");
+        let plan = FaultPlan::one(Point::Nth("runs.put", BEGIN), Fault::CrashAfter);
+        plan.add(Point::Nth("runs.get", 1), fault);
+        let (world, done) = play(plan.clone(), Repeats::Shown).await;
+        assert!(plan.to_come().is_empty(), "{case}: the fault did not happen");
+        check(&world, done, &case);
+        assert_eq!(world.sends_of(&the_run()), 1, "{case}: calls at the gateway");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ async fn a_scheduler_stops_soon_however_slow_the_store_is() {
 /// 60 messages for 20 slots: 20 in a call of three seconds, 40 in hand.
 async fn stop_with_calls_under_way(prefetch: usize) {
     let mut town = town_with_messages(Shards { urgent: 0, standard: 1 }, 60).await;
-    (town.work.slots, town.work.prefetch) = (20, prefetch);
+    (town.work.slots.urgent_only, town.work.prefetch) = (0, prefetch);
     town.world.set_gateway_latency(Duration::from_secs(3));
     let worker = town.start_stoppable_worker("w");
     let is_busy =
@@ -95,6 +95,7 @@ async fn calls_that_outlive_the_stop_are_taken_over_later() {
     // The queue is slow too: what is left to give back must not make the stop longer.
     town.plan.add(Point::Every("queue.extend"), Fault::Delay(Duration::from_secs(1)));
     town.world.set_gateway_latency(Duration::from_secs(100));
+    town.work.slots.urgent_only = 0;
     (town.work.attempt_timeout, town.work.row_lease) = (Duration::from_secs(300), Duration::from_secs(305));
     let worker = town.start_stoppable_worker("w1");
     assert!(town.until(5, |world| world.sends().len() == CALLS).await);

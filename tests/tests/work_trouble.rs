@@ -99,6 +99,7 @@ async fn what_is_known_while_the_store_fails_is_recorded_after_that_and_not_sent
         town.send(&[town.message(&id, at(DUE_AT))]).await;
     }
     town.world.set_gateway_latency(Duration::from_secs(3));
+    town.work.slots.urgent_only = 0;
     town.start_worker("w");
     assert!(town.until(2, |world| world.sends().len() == 20).await);
     fail(&plan, &["jobs.get_many", "runs.get", "runs.put"]);

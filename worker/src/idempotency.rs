@@ -1,13 +1,16 @@
 //! Step 6, *idempotency*: screen, then begin: the conditional write that makes a run this worker's own.
 
-use crate::pipeline::{Context, Step};
+use crate::lease::Held;
+use crate::pipeline::{Context, Step, Wait};
 use punctual_core::clock::Stopwatch;
 use punctual_core::idempotency::{PutBack, Screen, screen};
-use punctual_core::job::Job;
+use punctual_core::job::{Job, JobKey};
 use punctual_core::message::Message;
 use punctual_core::ports::{JobRead, PortResult, Put};
 use punctual_core::process::random_token;
 use punctual_core::run::{Begin, Event, RunRow, RunStatus, SkippedBy, Transition, apply};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job that this version cannot read may be readable to the next: its messages wait for that.
@@ -15,6 +18,8 @@ const UNREADABLE_JOB_WAIT: Duration = Duration::from_secs(60);
 /// What is due within this is kept in hand until then: SQS hides for whole seconds only, and whoever sent the message may
 /// know the store's time a little better than this process.
 const SOON: Duration = Duration::from_secs(1);
+/// A message whose run was enqueued longer ago may be a repeat of one that is done.
+const NEW: Duration = Duration::from_secs(3_600);
 /// Tries of one write whose answer was lost. The row is marked, so that a second try finds out what the first one did.
 const WRITE_TRIES: u32 = 4;
 const WRITE_PAUSE: Duration = Duration::from_millis(50);
@@ -27,6 +32,13 @@ pub(crate) enum Look {
     Soon(Duration),
     /// Nothing to call: do this.
     Do(Step),
+}
+
+/// A job that was read together with others.
+pub(crate) struct JobAsRead {
+    pub(crate) job: Option<JobRead>,
+    /// Started before the read.
+    pub(crate) age: Stopwatch,
 }
 
 /// A message that may be run, and what that was decided from.
@@ -51,24 +63,40 @@ enum Written {
 }
 
 /// Reads job and row and decides; performs what needs no call.
-pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Look> {
-    let age = Stopwatch::start(&*context.clock);
+///
+/// The row of a new message is not read where it is fit to run: there is none, and if there is, begin meets it.
+pub(crate) async fn look(
+    context: &Context,
+    message: &Message,
+    receive_count: u32,
+    read: Option<JobAsRead>,
+) -> PortResult<Look> {
     let id = message.run_id();
-    let keys = [message.job_key.clone()];
-    let (mut jobs, row) = tokio::try_join!(context.ports.jobs.get_many(&keys), context.ports.runs.get(&id))?;
+    let enqueued_ago = (context.clock.now() - message.first_enqueued_at).to_std().unwrap_or_default();
+    let is_new = receive_count <= 1 && enqueued_ago < NEW;
+    let read_row = async { if is_new { Ok(None) } else { context.ports.runs.get(&id).await } };
+    let read_job = async {
+        if let Some(read) = read {
+            return Ok(read);
+        }
+        let age = Stopwatch::start(&*context.clock);
+        let mut jobs = context.ports.jobs.get_many(std::slice::from_ref(&message.job_key)).await?;
+        Ok(JobAsRead { job: jobs.remove(&message.job_key), age })
+    };
+    let (JobAsRead { job, age }, mut row) = tokio::try_join!(read_job, read_row)?;
+    if is_new && !is_fit(context, message, job.as_ref()) {
+        row = context.ports.runs.get(&id).await?;
+    }
     // What has ended has ended, whatever became of its job since.
     if let Some(ended) = row.as_ref().filter(|row| row.has_ended()) {
         context.metrics.repeats.increment(1);
         return Ok(Look::Do(Step::Settle(ended.status, ended.error.clone())));
     }
-    let job = match jobs.remove(&message.job_key) {
+    let job = match job {
         Some(JobRead::Unreadable(reason)) => {
             tracing::error!(reason, "a job cannot be read: its runs wait until it can");
-            return Ok(Look::Do(Step::PutBack {
-                wait: UNREADABLE_JOB_WAIT,
-                why: "its job cannot be read",
-                grows: true,
-            }));
+            let wait = Wait::Growing(UNREADABLE_JOB_WAIT);
+            return Ok(Look::Do(Step::PutBack { wait, why: "its job cannot be read" }));
         }
         Some(JobRead::Job(job)) => Some(*job),
         None => None,
@@ -91,7 +119,8 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
         (Screen::PutBack { wait, why: PutBack::NotDue, .. }, _) if wait <= SOON => return Ok(Look::Soon(wait)),
         (Screen::PutBack { wait, why, grows }, _) => {
             context.metrics.put_back(why);
-            return Ok(Look::Do(Step::PutBack { wait, why: why.as_str(), grows }));
+            let wait = if grows { Wait::Growing(wait) } else { Wait::For(wait) };
+            return Ok(Look::Do(Step::PutBack { wait, why: why.as_str() }));
         }
         (Screen::DeadLetter(reason), _) => return Ok(Look::Do(Step::Letter { reason: reason.into() })),
     };
@@ -99,6 +128,30 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
         Written::Row(row) => ended(context, *row),
         Written::Refused(step) => step,
     }))
+}
+
+/// Whether a message may be run if it has no row.
+fn is_fit(context: &Context, message: &Message, job: Option<&JobRead>) -> bool {
+    let job = job.and_then(JobRead::job);
+    job.is_some() && screen(message, job, None, context.clock.now(), &context.zones) == Screen::Run
+}
+
+/// Reads the jobs of several messages in one call; none for what could not be read, which is then looked at by itself.
+pub(crate) async fn read_jobs(context: &Context, held: &[Arc<Held>]) -> Vec<Option<JobAsRead>> {
+    let age = Stopwatch::start(&*context.clock);
+    let keys: Vec<Option<JobKey>> =
+        held.iter().map(|held| Message::decode(&held.delivery.body).ok().map(|message| message.job_key)).collect();
+    let wanted: BTreeSet<JobKey> = keys.iter().flatten().cloned().collect();
+    let wanted: Vec<JobKey> = wanted.into_iter().collect();
+    if wanted.is_empty() || context.clock.check().is_err() {
+        return keys.iter().map(|_| None).collect();
+    }
+    match context.ports.jobs.get_many(&wanted).await {
+        Ok(jobs) => {
+            keys.into_iter().map(|key| key.map(|key| JobAsRead { job: jobs.get(&key).cloned(), age })).collect()
+        }
+        Err(_) => keys.iter().map(|_| None).collect(),
+    }
 }
 
 /// Makes the run this worker's own.
@@ -171,7 +224,7 @@ fn ended(context: &Context, row: RunRow) -> Step {
 
 fn look_later(context: &Context, at: chrono::DateTime<chrono::Utc>) -> Step {
     let wait = (at - context.clock.now()).to_std().unwrap_or_default();
-    Step::PutBack { wait, why: "held, or inside its back-off", grows: false }
+    Step::Hide { wait, why: "held, or inside its back-off" }
 }
 
 fn refused(context: &Context, row: Option<&RunRow>, status: RunStatus) -> Step {

@@ -1,13 +1,13 @@
 //! Step 5, *lease*, on the worker's side: messages in hand, kept by heartbeats, given back or deleted.
 //!
 //! A message is a lease from the moment it is received. As long as it is in hand its invisibility is extended; a lost
-//! extension forbids *starting* a call and nothing else. Deletes are gathered into batches: a delete that is lost only
-//! means that the message comes again and finds its row.
+//! extension forbids *starting* a call and nothing else. What is let go of goes its way in [`crate::returns`].
 
+use crate::returns::{Return, Returned, Returns};
 use futures::future::join_all;
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
-use punctual_core::lease::extension;
+use punctual_core::lease::{LONGEST_HIDE, extension};
 use punctual_core::ports::{BATCH, Delivery, RunQueue};
 use punctual_core::priority::Priority;
 use std::collections::BTreeMap;
@@ -15,11 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
-
-/// Deletes that are worked on at once.
-const DELETES_GATHERED: usize = 16 * BATCH;
-/// How long a delete waits for company.
-const DELETE_GATHERING: Duration = Duration::from_millis(20);
 
 /// One message in hand.
 pub struct Held {
@@ -45,23 +40,20 @@ pub struct Hands {
     heartbeat: Duration,
     trust: Duration,
     held: Mutex<BTreeMap<String, Arc<Held>>>,
-    deletes: mpsc::UnboundedSender<(Priority, String)>,
+    returns: mpsc::UnboundedSender<Returned>,
 }
 
-/// Deletes on their way to [`Hands::delete_gathered`].
-pub type Deletes = mpsc::UnboundedReceiver<(Priority, String)>;
-
 impl Hands {
-    /// Empty hands.
+    /// Empty hands, and what they let go of.
     pub fn new(
         queue: Arc<dyn RunQueue>,
         clock: Arc<dyn Clock>,
         visibility: Duration,
         heartbeat: Duration,
         trust: Duration,
-    ) -> (Self, Deletes) {
-        let (deletes, receiver) = mpsc::unbounded_channel();
-        (Self { queue, clock, visibility, heartbeat, trust, held: Mutex::default(), deletes }, receiver)
+    ) -> (Self, Returns) {
+        let (returns, receiver) = mpsc::unbounded_channel();
+        (Self { queue, clock, visibility, heartbeat, trust, held: Mutex::default(), returns }, receiver)
     }
 
     /// Takes a message that a receive begun at `asked` brought: its invisibility began then or later.
@@ -84,24 +76,27 @@ impl Hands {
 
     /// Lets go of a message for good.
     pub fn delete(&self, held: &Held) {
-        self.let_go(held);
-        // The receiver is gone only when the worker ends; the message then comes again and finds its row.
-        let _ = self.deletes.send((held.delivery.priority, held.delivery.receipt.clone()));
+        self.give(held, Return::Delete);
     }
 
     /// Lets go of a message and hides it for `wait`, rounded up to whole seconds.
-    pub async fn hide(&self, held: &Held, wait: Duration) {
+    pub fn hide(&self, held: &Held, wait: Duration) {
+        let wait = whole_seconds(wait);
+        self.give(held, Return::Hide(self.extension(held, wait).unwrap_or_default()));
+    }
+
+    /// Lets go of a message whose run was first enqueued so long ago, and that waits for something that may take long.
+    pub fn put_back(&self, held: &Held, wait: Duration, age: Duration) {
+        let longest_hide = self.extension(held, LONGEST_HIDE).unwrap_or_default();
+        let body = held.delivery.body.clone();
+        self.give(held, Return::PutBack { wait: whole_seconds(wait), longest_hide, age, body });
+    }
+
+    fn give(&self, held: &Held, what: Return) {
         self.let_go(held);
-        let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-        let longest = self.extension(held, wait).unwrap_or_default();
-        let receipt = (held.delivery.receipt.clone(), longest);
-        match self.queue.extend(held.delivery.priority, &[receipt]).await.map(|mut results| results.pop()) {
-            Ok(Some(Ok(()))) => {}
-            Ok(Some(Err(error))) | Err(error) => {
-                tracing::debug!(%error, "a message could not be hidden: it comes back when its invisibility ends");
-            }
-            Ok(None) => {}
-        }
+        let (priority, receipt) = (held.delivery.priority, held.delivery.receipt.clone());
+        // The receiver is gone only when the worker ends; the message then comes again by itself.
+        let _ = self.returns.send(Returned { priority, receipt, what });
     }
 
     /// Gives back all that is still in hand, at once.
@@ -174,36 +169,11 @@ impl Hands {
         }
     }
 
-    /// Deletes what [`Hands::delete`] let go of, in batches, until the hands are gone.
-    pub async fn delete_gathered(queue: Arc<dyn RunQueue>, mut deletes: Deletes) {
-        let mut gathered = Vec::new();
-        while deletes.recv_many(&mut gathered, DELETES_GATHERED).await > 0 {
-            if gathered.len() < BATCH {
-                tokio::time::sleep(DELETE_GATHERING).await;
-                while gathered.len() < DELETES_GATHERED {
-                    let Ok(more) = deletes.try_recv() else { break };
-                    gathered.push(more);
-                }
-            }
-            let batches = Priority::ALL.into_iter().flat_map(|priority| {
-                let of_one = gathered.iter().filter(move |(p, _)| *p == priority);
-                let receipts: Vec<String> = of_one.map(|(_, receipt)| receipt.clone()).collect();
-                receipts.chunks(BATCH).map(|some| (priority, some.to_vec())).collect::<Vec<_>>()
-            });
-            let calls = batches.map(|(priority, some)| {
-                let queue = queue.clone();
-                async move {
-                    if let Err(error) = queue.delete(priority, &some).await {
-                        tracing::warn!(class = error.class(), %error, "messages could not be deleted; they come again and find their rows");
-                    }
-                }
-            });
-            join_all(calls).await;
-            gathered.clear();
-        }
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Held>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn whole_seconds(wait: Duration) -> Duration {
+    Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }

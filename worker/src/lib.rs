@@ -11,8 +11,11 @@ mod metrics;
 mod pipeline;
 pub mod rate;
 mod record;
+pub mod returns;
 pub mod service;
 pub mod settings;
+pub mod slots;
+pub mod tenants;
 
 use clap::Parser;
 use punctual_core::aws::{Names, connect};

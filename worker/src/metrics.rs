@@ -1,9 +1,11 @@
 //! What a worker counts.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use punctual_core::circuit::Gate;
 use punctual_core::idempotency::PutBack;
 use punctual_core::retry::OutcomeClass;
 use punctual_core::run::RunStatus;
+use punctual_core::target::Target;
 
 /// Handles of the counters that rise with every run, and the names of the others.
 pub(crate) struct Metrics {
@@ -44,6 +46,16 @@ impl Metrics {
 
     pub(crate) fn put_back(&self, why: PutBack) {
         counter!("punctual_messages_put_back_total", "why" => why.as_str()).increment(1);
+    }
+
+    /// 0 closed, 1 half open, 2 open.
+    pub(crate) fn circuit(&self, target: &Target, gate: Gate) {
+        let value = match gate {
+            Gate::Closed => 0.0,
+            Gate::HalfOpen => 1.0,
+            Gate::Open { .. } => 2.0,
+        };
+        gauge!("punctual_circuit_state", "target" => target.to_string()).set(value);
     }
 
     pub(crate) fn dead_letter(&self, why: &'static str) {

@@ -1,36 +1,43 @@
-//! The way of one message through a worker: lease → idempotency (screen) → rate → idempotency (begin) → deliver → record.
+//! The way of one message through a worker: lease → idempotency (screen) → rate (permit and pick) → idempotency (begin) →
+//! deliver → record.
 //!
 //! Each station either hands on or says what becomes of the message ([`Step`]). Only [`finish`] acts on that: **row
 //! first, then dead letter, then delete**, so that a crash on any line makes the message come again and find its row.
 //! While the store is in trouble a message stays in hand and is tried again: what is in hand bounds what is taken.
 
-use crate::idempotency::{Begun, Look, Screened, begin, look};
+use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look};
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
 use crate::record::{record, send_letter};
 use crate::settings::{RECORD_MARGIN, WorkSettings};
+use crate::slots::{Granted, PERMIT_VALID, SentAway, Slots};
+use crate::tenants::Tenants;
+use futures::FutureExt;
+use punctual_core::circuit::Gate;
 use punctual_core::clock::Clock;
+use punctual_core::lease::LONGEST_HIDE;
 use punctual_core::message::{Message, UnreadableMessage};
-use punctual_core::ports::{Gateway, PortResult, Ports, SmsRequest};
+use punctual_core::ports::{Gateway, LONGEST_DELAY, PortResult, Ports, SmsRequest};
 use punctual_core::process::random_token;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
+use punctual_core::target::Target;
 use punctual_core::zone::Zones;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
 use tracing::Instrument;
 
 /// A screen older than this when the call is about to start is made again.
 const SCREEN_VALID: Duration = Duration::from_secs(2);
-/// A permit older than this when the call is about to start is taken again: the limit holds where calls leave.
-const PERMIT_VALID: Duration = Duration::from_millis(100);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
 const FIRST_PUT_BACK: Duration = Duration::from_secs(5);
-const LONGEST_PUT_BACK: Duration = Duration::from_secs(600);
 const NEWER_MESSAGE_WAIT: Duration = Duration::from_secs(60);
+/// Time between two looks of a run that waits for its turn at whether waiting is of use.
+const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// What all messages of a worker share.
 pub(crate) struct Context {
@@ -41,9 +48,10 @@ pub(crate) struct Context {
     pub(crate) settings: WorkSettings,
     pub(crate) id: String,
     pub(crate) hands: Arc<Hands>,
-    pub(crate) slots: Semaphore,
-    pub(crate) permits: Permits,
-    pub(crate) metrics: Metrics,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) permits: Arc<Permits>,
+    pub(crate) tenants: Arc<Tenants>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What becomes of a message.
@@ -53,22 +61,38 @@ pub(crate) enum Step {
     Settle(RunStatus, Option<String>),
     /// To the dead letters, then delete.
     Letter { reason: String },
-    /// Hide it for this long, longer with each delivery if it `grows`.
-    PutBack { wait: Duration, why: &'static str, grows: bool },
+    /// Hide it for this long: its row says when.
+    Hide { wait: Duration, why: &'static str },
+    /// Put it back for what may take long, or as long as it takes.
+    PutBack { wait: Wait, why: &'static str },
     /// Give it back at once: the worker stops, or its clock is off.
     GiveBack,
     /// It is another worker's by now: touch nothing.
     Fenced,
 }
 
-/// Takes one message all the way.
-pub(crate) async fn handle(context: Arc<Context>, held: Arc<Held>, stop: watch::Receiver<bool>) {
+/// For how long a message is put back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// For this long.
+    For(Duration),
+    /// For this long at first, and longer with each delivery: nobody knows when it is over.
+    Growing(Duration),
+}
+
+/// Takes one message all the way. Its job may have been read already.
+pub(crate) async fn handle(
+    context: Arc<Context>,
+    held: Arc<Held>,
+    job: Option<JobAsRead>,
+    stop: watch::Receiver<bool>,
+) {
     context.metrics.received.increment(1);
     let message = match Message::decode(&held.delivery.body) {
         Ok(message) => message,
         Err(UnreadableMessage::Newer(v)) => {
             tracing::warn!(v, "a message of a newer version is left for a newer worker");
-            let step = Step::PutBack { wait: NEWER_MESSAGE_WAIT, why: "of a newer version", grows: true };
+            let step = Step::PutBack { wait: Wait::Growing(NEWER_MESSAGE_WAIT), why: "of a newer version" };
             return finish(&context, &held, None, step).await;
         }
         Err(error) => return finish(&context, &held, None, Step::Letter { reason: error.to_string() }).await,
@@ -83,7 +107,7 @@ pub(crate) async fn handle(context: Arc<Context>, held: Arc<Held>, stop: watch::
         attempt = tracing::field::Empty,
     );
     async {
-        let step = work(&context, &held, &message, stop).await.unwrap_or_else(|step| step);
+        let step = work(&context, &held, &message, job, stop).await.unwrap_or_else(|step| step);
         finish(&context, &held, Some(&message), step).await;
     }
     .instrument(span)
@@ -98,13 +122,19 @@ async fn work(
     context: &Context,
     held: &Held,
     message: &Message,
+    job: Option<JobAsRead>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<Step, Step> {
-    let mut screened = screen(context, held, message, &mut stop).await?;
-    let _slot = permit(context, &mut stop).await?;
-    let mut permit_at = context.clock.monotonic();
+    let in_hand = match context.tenants.enter(held.delivery.priority, message.job_key.tenant(), LONGEST_DELAY) {
+        Ok(in_hand) => in_hand,
+        Err(wait) => return Err(Step::PutBack { wait: Wait::For(wait), why: "its tenant has its part in hand" }),
+    };
+    let mut screened = screen(context, held, message, job, &mut stop).await?;
+    let target = Target::sms();
+    let granted = turn(context, held, &target, &mut stop).await?;
+    let mut permit_at = granted.permit_at;
     if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
-        screened = screen(context, held, message, &mut stop).await?;
+        screened = screen(context, held, message, None, &mut stop).await?;
     }
     let token = random_token();
     let begun = loop {
@@ -117,17 +147,21 @@ async fn work(
             Some(Begun::Mine(row)) => break row,
             Some(Begun::Do(step)) => return Err(step),
             // Whatever stands in the row by now is found by a new look.
-            None => screened = screen(context, held, message, &mut stop).await?,
+            None => screened = screen(context, held, message, None, &mut stop).await?,
         }
     };
     tracing::Span::current().record("attempt", begun.attempt);
     if context.clock.monotonic().saturating_sub(permit_at) > PERMIT_VALID {
-        context.permits.next().await;
+        context.permits.next(&target).await;
         permit_at = context.clock.monotonic();
     }
-    let outcome = call(context, held, message, &screened, &begun).await;
+    let outcome = call(context, held, message, &target, &screened, &begun).await;
     context.metrics.attempt(outcome.class());
     context.metrics.attempt_duration.record((context.clock.monotonic() - permit_at).as_secs_f64());
+    context.slots.ended(&target, outcome.class(), permit_at);
+    // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
+    drop(granted);
+    in_hand.worked_off();
     Ok(record(context, message, &screened.job, *begun, &token, &outcome).await)
 }
 
@@ -136,12 +170,13 @@ async fn screen(
     context: &Context,
     held: &Held,
     message: &Message,
+    mut job: Option<JobAsRead>,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Box<Screened>, Step> {
     let mut failures = 0;
     loop {
         may_go_on(context, stop)?;
-        let looked = look(context, message).await;
+        let looked = look(context, message, held.delivery.receive_count, job.take()).await;
         match insist(context, held, stop, looked).await? {
             Some(Look::Run(screened)) => return Ok(screened),
             // Timers count milliseconds: for less than one nothing would pass.
@@ -180,7 +215,7 @@ async fn insist<T>(
         }
         Err(error) => {
             tracing::error!(%error, "the store refuses a call; the message is put back");
-            Err(Step::PutBack { wait: FIRST_PUT_BACK, why: "the store refuses a call", grows: true })
+            Err(Step::PutBack { wait: Wait::Growing(FIRST_PUT_BACK), why: "the store refuses a call" })
         }
     }
 }
@@ -194,25 +229,67 @@ pub(crate) async fn pause(stop: &mut watch::Receiver<bool>, wait: Duration) {
     }
 }
 
-/// Waits for a slot, and then for a permit.
-async fn permit<'a>(context: &'a Context, stop: &mut watch::Receiver<bool>) -> Result<SemaphorePermit<'a>, Step> {
-    let slot_and_permit = async {
-        let slot = context.slots.acquire().await.expect("the semaphore is never closed");
-        let waits_from = context.clock.monotonic();
-        context.permits.next().await;
-        context.metrics.limiter_wait.record((context.clock.monotonic() - waits_from).as_secs_f64());
-        slot
-    };
-    tokio::select! {
-        biased;
-        _ = stop.wait_for(|stop| *stop) => Err(Step::GiveBack),
-        slot = slot_and_permit => Ok(slot),
+/// Waits until it is this run's turn: a permit for its target, a slot, and nobody before it by weight.
+async fn turn(
+    context: &Context,
+    held: &Held,
+    target: &Target,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<Granted, Step> {
+    let waits_from = context.clock.monotonic();
+    let turn = context.slots.turn(held.delivery.priority, target);
+    tokio::pin!(turn);
+    loop {
+        let turn = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return Err(Step::GiveBack),
+            turn = &mut turn => Some(turn),
+            () = tokio::time::sleep(LOOK_UP) => None,
+        };
+        match turn {
+            Some(Ok(granted)) => {
+                context.metrics.limiter_wait.record((context.clock.monotonic() - waits_from).as_secs_f64());
+                return Ok(granted);
+            }
+            Some(Err(SentAway)) => return Err(circuit_is_open(context, target)),
+            None => is_worth_waiting(context, held, target, stop)?,
+        }
     }
+}
+
+fn is_worth_waiting(context: &Context, held: &Held, target: &Target, stop: &watch::Receiver<bool>) -> Result<(), Step> {
+    may_go_on(context, stop)?;
+    if !context.hands.trusts(held) {
+        return Err(Step::Fenced);
+    }
+    if context.slots.has_room(target) {
+        return Ok(());
+    }
+    // Its target answers slowly: those behind it in the queue are not to wait for that.
+    let wait = Wait::For(context.slots.put_back(target, LONGEST_DELAY));
+    Err(Step::PutBack { wait, why: "its target has its part of the slots" })
+}
+
+/// No attempt is counted: the run comes again when its target is tried again, or somewhat later.
+fn circuit_is_open(context: &Context, target: &Target) -> Step {
+    let closed_for = match context.slots.gate(target) {
+        Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
+        Gate::Closed | Gate::HalfOpen => Duration::ZERO,
+    };
+    let wait = closed_for + context.slots.put_back(target, LONGEST_DELAY);
+    Step::PutBack { wait: Wait::For(wait), why: "the circuit of its target is open" }
 }
 
 /// The call itself, inside its time and inside its row's lease. After begin nothing but a lost lease or a clock gone
 /// wrong keeps it from going out.
-async fn call(context: &Context, held: &Held, message: &Message, screened: &Screened, begun: &RunRow) -> Outcome {
+async fn call(
+    context: &Context,
+    held: &Held,
+    message: &Message,
+    target: &Target,
+    screened: &Screened,
+    begun: &RunRow,
+) -> Outcome {
     let now = context.clock.now();
     if begun.attempt == 1 {
         context.metrics.start_lag.record((now - message.due_at).as_seconds_f64().max(0.0));
@@ -225,9 +302,19 @@ async fn call(context: &Context, held: &Held, message: &Message, screened: &Scre
     if let Err(off) = context.clock.check() {
         return Outcome::Temporary { reason: off.to_string(), retry_after: None };
     }
+    if !context.permits.still_valid(target) {
+        return Outcome::Temporary { reason: "its rate share was lost before the call".into(), retry_after: None };
+    }
     let request = SmsRequest { reference: message.run_id(), payload: screened.job.spec.payload.clone() };
-    let answer = tokio::time::timeout(time, context.gateway.send(&request)).await;
-    answer.unwrap_or_else(|_| Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) })
+    let answer = AssertUnwindSafe(context.gateway.send(&request)).catch_unwind();
+    match tokio::time::timeout(time, answer).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => {
+            tracing::error!(%target, "a handler broke off: this is a defect of the program");
+            Outcome::Temporary { reason: "its handler broke off".into(), retry_after: None }
+        }
+        Err(_) => Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) },
+    }
 }
 
 /// Does what a step says.
@@ -243,12 +330,20 @@ async fn finish(context: &Context, held: &Held, message: Option<&Message>, step:
         }
         // The row is somebody's, or waits: this delivery has nothing more to do with it.
         Step::Settle(RunStatus::Running | RunStatus::Retrying, _) | Step::Fenced => return context.hands.let_go(held),
-        Step::PutBack { wait, why, grows } => {
-            let wait = if grows { growing(wait, held.delivery.receive_count) } else { wait.min(LONGEST_PUT_BACK) };
-            tracing::debug!(wait_ms = wait.as_millis() as u64, why, "put back");
-            return context.hands.hide(held, wait).await;
+        Step::Hide { wait, why } => {
+            tracing::debug!(wait_ms = wait.as_millis() as u64, why, "hidden");
+            return context.hands.hide(held, wait.min(LONGEST_HIDE));
         }
-        Step::GiveBack => return context.hands.hide(held, Duration::ZERO).await,
+        Step::PutBack { wait, why } => {
+            let wait = match wait {
+                Wait::For(wait) => wait,
+                Wait::Growing(first) => growing(first, held.delivery.receive_count),
+            };
+            let age = message.and_then(|m| (context.clock.now() - m.first_enqueued_at).to_std().ok());
+            tracing::debug!(wait_ms = wait.as_millis() as u64, why, "put back");
+            return context.hands.put_back(held, wait, age.unwrap_or_default());
+        }
+        Step::GiveBack => return context.hands.hide(held, Duration::ZERO),
     };
     let run = message.map(Message::run_id);
     if send_letter(context, &reason, run.as_ref(), &held.delivery.body).await {
@@ -256,11 +351,11 @@ async fn finish(context: &Context, held: &Held, message: Option<&Message>, step:
         context.metrics.dead_letter(if run.is_some() { "run" } else { "unreadable" });
         context.hands.delete(held);
     } else {
-        context.hands.hide(held, growing(FIRST_PUT_BACK, held.delivery.receive_count)).await;
+        context.hands.hide(held, growing(FIRST_PUT_BACK, held.delivery.receive_count));
     }
 }
 
 /// A wait that doubles with each delivery, up to ten minutes: SQS gives up a message after 1,000 deliveries.
 fn growing(first: Duration, receive_count: u32) -> Duration {
-    (first * 2u32.pow(receive_count.saturating_sub(1).min(16))).min(LONGEST_PUT_BACK)
+    (first * 2u32.pow(receive_count.saturating_sub(1).min(16))).min(LONGEST_HIDE)
 }

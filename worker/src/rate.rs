@@ -9,6 +9,7 @@ use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use punctual_core::clock::Clock;
 use punctual_core::rate::RateShare;
+use punctual_core::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -27,10 +28,22 @@ impl GovernorClock for Monotonic {
 
 type Limiter = RateLimiter<NotKeyed, InMemoryState, Monotonic, NoOpMiddleware<<Monotonic as GovernorClock>::Instant>>;
 
+/// What is said to one who asks for a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// Here it is.
+    Ready,
+    /// Ask again when the monotonic clock shows this.
+    At(Duration),
+    /// There is none at all now: ask again when something has changed.
+    Never,
+}
+
 /// Hands out permits at a fixed rate.
 pub struct Permits {
     clock: Monotonic,
-    line: Mutex<Limiter>,
+    limiter: Limiter,
+    line: Mutex<()>,
 }
 
 impl Permits {
@@ -41,13 +54,31 @@ impl Permits {
         let limiter = Limiter::direct_with_clock(quota, clock.clone());
         // Spends the burst that a new limiter starts with.
         let _ = limiter.check_n(share.burst);
-        Permits { clock, line: Mutex::new(limiter) }
+        Permits { clock, limiter, line: Mutex::default() }
+    }
+
+    /// A permit for a call to `target`, if there is one now.
+    pub fn try_permit(&self, _target: &Target) -> Permit {
+        match self.limiter.check() {
+            Ok(()) => Permit::Ready,
+            Err(not_until) => Permit::At(self.clock.now() + not_until.wait_time_from(self.clock.now())),
+        }
+    }
+
+    /// Whether a permit given a moment ago still holds.
+    pub fn still_valid(&self, _target: &Target) -> bool {
+        true
+    }
+
+    /// Waits until there may be permits where there were none.
+    pub async fn changed(&self) {
+        std::future::pending().await
     }
 
     /// Waits for the next permit.
-    pub async fn next(&self) {
-        let limiter = self.line.lock().await;
-        while let Err(not_until) = limiter.check() {
+    pub async fn next(&self, _target: &Target) {
+        let _first = self.line.lock().await;
+        while let Err(not_until) = self.limiter.check() {
             let wait = not_until.wait_time_from(self.clock.now());
             tokio::time::sleep(wait).await;
         }
@@ -67,7 +98,7 @@ mod tests {
         let permits = Permits::new(share, clock.clone());
         let mut at = Vec::new();
         for _ in 0..2_000 {
-            permits.next().await;
+            permits.next(&Target::sms()).await;
             at.push(clock.monotonic());
         }
         let most =

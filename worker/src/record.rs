@@ -69,7 +69,7 @@ fn written(context: &Context, row: RunRow) -> Step {
     match row.not_before {
         Some(at) if row.status == RunStatus::Retrying => {
             let wait = (at - context.clock.now()).to_std().unwrap_or_default();
-            Step::PutBack { wait, why: "to be retried", grows: false }
+            Step::Hide { wait, why: "to be retried" }
         }
         _ => {
             context.metrics.ended(row.status);

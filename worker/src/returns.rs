@@ -95,9 +95,11 @@ struct Calls {
 impl Calls {
     /// Makes all calls side by side: one that hangs holds up no other.
     async fn perform(self, queue: &dyn RunQueue) {
-        let deletes = batches(&self.deletes).map(|(priority, some)| async move { delete(queue, priority, &some).await });
+        let deletes =
+            batches(&self.deletes).map(|(priority, some)| async move { delete(queue, priority, &some).await });
         let hides = batches(&self.hides).map(|(priority, some)| async move { hide(queue, priority, &some).await });
-        let again = batches(&self.again).map(|(priority, some)| async move { send_again(queue, priority, &some).await });
+        let again =
+            batches(&self.again).map(|(priority, some)| async move { send_again(queue, priority, &some).await });
         tokio::join!(join_all(deletes), join_all(hides), join_all(again));
     }
 }

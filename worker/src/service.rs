@@ -1,11 +1,15 @@
 //! One worker: a receiving loop per priority, heartbeats, and an orderly stop.
 
 use crate::clock;
-use crate::lease::Hands;
+use crate::idempotency::read_jobs;
+use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::pipeline::{Context, handle, pause};
 use crate::rate::Permits;
+use crate::returns;
 use crate::settings::WorkSettings;
+use crate::slots::Slots;
+use crate::tenants::Tenants;
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::ports::{BATCH, Gateway, Ports};
 use punctual_core::priority::Priority;
@@ -45,26 +49,32 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Ended {
     let queue = ports.queue.clone();
-    let (hands, deletes) =
+    let (hands, returns) =
         Hands::new(queue.clone(), clock.clone(), settings.visibility, settings.heartbeat, settings.trust);
     let hands = Arc::new(hands);
+    let metrics = Arc::new(Metrics::new());
+    let permits = Arc::new(Permits::new(settings.rate, clock.clone()));
+    let slots = Slots::new(settings.slots, settings.circuit, permits.clone(), clock.clone(), metrics.clone());
     let context = Arc::new(Context {
         gateway,
-        permits: Permits::new(settings.rate, clock.clone()),
-        slots: Semaphore::new(settings.slots),
-        clock,
+        permits,
+        slots: slots.clone(),
+        tenants: Tenants::new(settings.tenant_in_hand, clock.clone()),
+        clock: clock.clone(),
         zones,
         id,
         hands: hands.clone(),
-        metrics: Metrics::new(),
+        metrics,
         settings: settings.clone(),
         ports,
     });
     let (stopping, is_stopping) = watch::channel(false);
     let mut receivers = JoinSet::new();
-    for priority in Priority::ALL {
-        receivers.spawn(receive(context.clone(), priority, is_stopping.clone()));
+    for priority in &settings.priorities {
+        receivers.spawn(receive(context.clone(), *priority, is_stopping.clone()));
     }
+    let mut dealer = JoinSet::new();
+    dealer.spawn(slots.deal());
     let mut keeper = JoinSet::new();
     keeper.spawn({
         let hands = hands.clone();
@@ -78,16 +88,17 @@ pub async fn run(
             tokio::join!(watch, keep_time(&*context.clock, &*context.ports.control));
         }
     });
-    let mut deleter = JoinSet::new();
-    deleter.spawn(Hands::delete_gathered(queue, deletes));
+    let mut returner = JoinSet::new();
+    returner.spawn(returns::perform(queue, clock, returns));
 
     let broken = tokio::select! {
         biased;
         () = stop => None,
         ended = receivers.join_next() => Some(("receiving", ended)),
+        ended = dealer.join_next() => Some(("slots", ended)),
         ended = keeper.join_next() => Some(("heartbeats", ended)),
         ended = watcher.join_next() => Some(("the watch over the clock", ended)),
-        ended = deleter.join_next() => Some(("deleting", ended)),
+        ended = returner.join_next() => Some(("giving back", ended)),
     };
     if let Some((what, ended)) = &broken {
         tracing::error!(what, ?ended, "a loop that must not end has ended: the worker stops");
@@ -99,12 +110,13 @@ pub async fn run(
         tracing::warn!("calls under way did not end within the time to stop; their runs are taken over later");
         receivers.shutdown().await;
     }
+    dealer.shutdown().await;
     keeper.shutdown().await;
     watcher.shutdown().await;
     let last_calls = async {
         hands.give_back_all().await;
         drop((context, hands));
-        while deleter.join_next().await.is_some() {}
+        while returner.join_next().await.is_some() {}
     };
     if tokio::time::timeout(LAST_CALLS, last_calls).await.is_err() {
         tracing::warn!("the queue did not take the last calls in time: its messages come back by themselves");
@@ -116,6 +128,7 @@ pub async fn run(
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
 async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
+    let batch = BATCH.min(context.settings.prefetch.div_ceil(2));
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
@@ -125,7 +138,7 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
         let permits = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            permits = room_for_batch(&room) => permits,
+            permits = room_for_batch(&room, batch) => permits,
         };
         if context.clock.check().is_err() {
             pause(&mut stop, CLOCK_PAUSE).await;
@@ -137,16 +150,10 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
         match context.ports.queue.receive(priority, permits.len(), poll, visibility).await {
             Ok(deliveries) => {
                 failures = 0;
-                for (delivery, permit) in deliveries.into_iter().zip(permits) {
-                    let held = context.hands.take(delivery, asked);
-                    let (context, stop) = (context.clone(), stop.clone());
-                    work.spawn(async move {
-                        // Lets go even if the work panics: otherwise its heartbeats would hide the message for hours.
-                        let _in_hand = InHand(context.clone(), held.clone());
-                        handle(context, held, stop).await;
-                        drop(permit);
-                    });
-                }
+                // In hand first: reading their jobs takes time, and heartbeats begin at the receipt.
+                let held: Vec<_> = deliveries.into_iter().map(|delivery| context.hands.take(delivery, asked)).collect();
+                let (context, stop) = (context.clone(), stop.clone());
+                work.spawn(start(context, held, permits, stop));
             }
             Err(error) => {
                 if failures == 0 {
@@ -163,7 +170,31 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
     }
 }
 
-struct InHand(Arc<Context>, Arc<crate::lease::Held>);
+/// Works on the messages of one receive, each by itself, with their jobs read together.
+async fn start(
+    context: Arc<Context>,
+    held: Vec<Arc<Held>>,
+    permits: Vec<OwnedSemaphorePermit>,
+    stop: watch::Receiver<bool>,
+) {
+    let mut work = JoinSet::new();
+    // Lets go even if the work panics: otherwise its heartbeats would hide the message for hours.
+    let in_hand: Vec<_> = held.iter().map(|held| InHand(context.clone(), held.clone())).collect();
+    let mut jobs = read_jobs(&context, &held).await.into_iter();
+    for ((held, permit), in_hand) in held.into_iter().zip(permits).zip(in_hand) {
+        let (context, stop, job) = (context.clone(), stop.clone(), jobs.next().flatten());
+        work.spawn(async move {
+            let _in_hand = in_hand;
+            handle(context, held, job, stop).await;
+            drop(permit);
+        });
+    }
+    while let Some(ended) = work.join_next().await {
+        tell_panic(ended);
+    }
+}
+
+struct InHand(Arc<Context>, Arc<Held>);
 
 impl Drop for InHand {
     fn drop(&mut self) {
@@ -180,9 +211,11 @@ fn tell_panic(ended: Result<(), JoinError>) {
     }
 }
 
-/// Room for at least one message, and for as many more of one batch as there is.
-async fn room_for_batch(room: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
-    let first = room.clone().acquire_owned().await.expect("the semaphore is never closed");
-    let more = (1..BATCH).map_while(|_| room.clone().try_acquire_owned().ok());
-    std::iter::once(first).chain(more).collect()
+/// Room for a batch: a receive that can take one message only costs as much as one that takes ten.
+async fn room_for_batch(room: &Arc<Semaphore>, batch: usize) -> Vec<OwnedSemaphorePermit> {
+    let mut permits = Vec::with_capacity(batch);
+    for _ in 0..batch {
+        permits.push(room.clone().acquire_owned().await.expect("the semaphore is never closed"));
+    }
+    permits
 }

@@ -2,8 +2,11 @@
 
 use clap::Parser;
 use punctual_core::aws::Names;
+use punctual_core::circuit::{CircuitRule, JUDGED};
+use punctual_core::priority::Priority;
 use punctual_core::rate::{RateShare, share};
 use punctual_core::retry::{GatewayPolicy, WhenUnknown};
+use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +42,21 @@ pub struct Cli {
     /// Messages of each priority held at once, those in a slot included.
     #[arg(long, env = "PUNCTUAL_WORK_PREFETCH", default_value_t = 20)]
     pub prefetch: usize,
+    /// Queues to read, such as `urgent` for workers that are kept for one-time passwords.
+    #[arg(long, env = "PUNCTUAL_WORK_PRIORITIES", value_delimiter = ',', default_values_t = Priority::ALL)]
+    pub priorities: Vec<Priority>,
+    /// Of the messages held, the most of one tenant, in percent; what is above that waits until about its turn.
+    #[arg(long, env = "PUNCTUAL_WORK_TENANT_PERCENT", default_value_t = 100)]
+    pub tenant_percent: u8,
+    /// Slots for webhooks, all hosts together; half of them unless given.
+    #[arg(long, env = "PUNCTUAL_WORK_WEBHOOK_SLOTS")]
+    pub webhook_slots: Option<usize>,
+    /// Slots for the webhooks of one host; a quarter of them unless given.
+    #[arg(long, env = "PUNCTUAL_WORK_HOST_SLOTS")]
+    pub host_slots: Option<usize>,
+    /// Failed calls among the latest 20 after which a target is left alone for a while, if they are half of these; 0 = never.
+    #[arg(long, env = "PUNCTUAL_WORK_CIRCUIT_FAILURES", default_value_t = 10)]
+    pub circuit_failures: usize,
     /// Seconds after which an unanswered call counts as unknown.
     #[arg(long, env = "PUNCTUAL_WORK_ATTEMPT_TIMEOUT_S", default_value_t = 10)]
     pub attempt_timeout_s: u64,
@@ -66,10 +84,16 @@ pub struct Cli {
 /// Checked settings.
 #[derive(Clone, Debug)]
 pub struct WorkSettings {
+    /// Which queues are read.
+    pub priorities: Vec<Priority>,
     /// Calls under way at once.
-    pub slots: usize,
+    pub slots: SlotCounts,
     /// Messages of each priority held at once.
     pub prefetch: usize,
+    /// Of these, of one tenant.
+    pub tenant_in_hand: usize,
+    /// When no calls are made to a target that fails.
+    pub circuit: CircuitRule,
     /// This worker's part of the gateway's limit.
     pub rate: RateShare,
     /// What the gateway does with repeats.
@@ -115,6 +139,16 @@ impl Cli {
         if !(1..=1_000).contains(&self.slots) || !(1..=1_000).contains(&self.prefetch) {
             problems.push(format!("{} slots and {} prefetched: 1 to 1000 are allowed", self.slots, self.prefetch));
         }
+        if !(1..=100).contains(&self.tenant_percent) {
+            problems.push(format!("a tenant's part of {} % is out of range 1-100", self.tenant_percent));
+        }
+        if self.circuit_failures > JUDGED {
+            problems.push(format!(
+                "{} failures of the latest {JUDGED} calls: 0 to {JUDGED} are possible",
+                self.circuit_failures
+            ));
+        }
+        let slots = self.slot_counts().map_err(|e| problems.push(e)).ok();
         if !(1..=900).contains(&self.attempt_timeout_s) {
             problems.push(format!("an attempt timeout of {} s is out of range 1-900", self.attempt_timeout_s));
         } else if s(self.attempt_timeout_s) + RECORD_MARGIN > s(self.stop_s) {
@@ -140,12 +174,17 @@ impl Cli {
         if !(1..=600).contains(&self.takeover_grace_s) {
             problems.push(format!("a take-over grace of {} s is out of range 1-600", self.takeover_grace_s));
         }
-        let (Some(names), Some(zones), Some(rate), true) = (names, zones, rate, problems.is_empty()) else {
+        let (Some(names), Some(zones), Some(rate), Some(slots), true) =
+            (names, zones, rate, slots, problems.is_empty())
+        else {
             return Err(problems);
         };
         let settings = WorkSettings {
-            slots: self.slots,
+            priorities: Priority::ALL.into_iter().filter(|p| self.priorities.contains(p)).collect(),
+            slots,
             prefetch: self.prefetch,
+            tenant_in_hand: (self.prefetch * usize::from(self.tenant_percent)).div_ceil(100),
+            circuit: CircuitRule { failures: self.circuit_failures, ..CircuitRule::default() },
             rate,
             gateway: GatewayPolicy {
                 dedupe_window: s(self.dedupe_window_s),
@@ -162,6 +201,28 @@ impl Cli {
             stop: s(self.stop_s),
         };
         Ok((names, settings, zones))
+    }
+}
+
+impl Cli {
+    /// A worker that reads no urgent queue keeps no slots for it, and one that reads nothing else needs not to.
+    fn slot_counts(&self) -> Result<SlotCounts, String> {
+        let usual = SlotCounts::of(self.slots);
+        let is_mixed = self.priorities.contains(&Priority::Urgent) && self.priorities.len() > 1;
+        let counts = SlotCounts {
+            urgent_only: if is_mixed { usual.urgent_only } else { 0 },
+            webhooks: self.webhook_slots.unwrap_or(usual.webhooks),
+            host: self.host_slots.unwrap_or(usual.host),
+            ..usual
+        };
+        if (1..=counts.all).contains(&counts.webhooks) && (1..=counts.webhooks).contains(&counts.host) {
+            Ok(counts)
+        } else {
+            Err(format!(
+                "{} slots for webhooks, {} for one host: 1 to {} are possible, and a host has at most what all have",
+                counts.webhooks, counts.host, counts.all
+            ))
+        }
     }
 }
 

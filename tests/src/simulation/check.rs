@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The promise: nothing starts earlier than this before it is due.
 const EARLY: TimeDelta = TimeDelta::seconds(1);
-/// A look at job and row may be this old when its call goes out, with all that store and process may be late.
+/// A look at a job may be this old when its call goes out, with all that store and process may be late.
 const LOOK_VALID: TimeDelta = TimeDelta::seconds(60);
 
 /// A process that has just begun takes its shards within this, and in twice the time what an index lagged by and what was
@@ -116,11 +116,11 @@ fn held(played: &Played, key: &JobKey) -> Vec<(usize, usize, JobState)> {
 fn stops(played: &Played) -> Vec<String> {
     let keys: BTreeSet<JobKey> = played.scenario.jobs.iter().map(|job| job.spec.key.clone()).collect();
     let held: BTreeMap<JobKey, _> = keys.into_iter().map(|key| (key.clone(), held(played, &key))).collect();
-    let mut looks: BTreeMap<(&str, &RunId), Vec<&Note>> = BTreeMap::new();
+    let mut looks: BTreeMap<(&str, &JobKey), Vec<&Note>> = BTreeMap::new();
     let mut problems = Vec::new();
     for note in &played.notes {
         match &note.what {
-            What::Read(run) => looks.entry((&note.process, run)).or_default().push(note),
+            What::Read(key) => looks.entry((&note.process, key)).or_default().push(note),
             What::Called(run) => {
                 let spans = held.get(&run.job_key).into_iter().flatten();
                 let Some((since, _, state)) =
@@ -128,8 +128,8 @@ fn stops(played: &Played) -> Vec<String> {
                 else {
                     continue;
                 };
-                let looks = looks.get(&(note.process.as_str(), run)).map_or(&[][..], Vec::as_slice);
-                // Another delivery of the same run may have looked later than the one that calls.
+                let looks = looks.get(&(note.process.as_str(), &run.job_key)).map_or(&[][..], Vec::as_slice);
+                // Another delivery, or another run of the job, may have looked later than the one that calls.
                 let has_early_look = looks.iter().any(|look| look.after <= since && note.at - look.at <= LOOK_VALID);
                 let was_frozen = played.was_frozen(&note.process, note.at);
                 if !has_early_look && !was_frozen {

@@ -177,7 +177,7 @@ impl Played {
         for index in 0..=self.history.len() {
             while let Some(note) = notes.next_if(|note| note.after <= index) {
                 let line = match &note.what {
-                    What::Read(run) if keys.contains(&run.job_key) => format!("looks at {run}"),
+                    What::Read(key) if keys.contains(key) => format!("looks at {key}"),
                     What::Called(run) if keys.contains(&run.job_key) => format!("calls for {run}"),
                     What::Began => "begins".into(),
                     What::Died => "dies".into(),

@@ -1,15 +1,19 @@
-//! What passed at the world's side of the ports: who read which row, who held which shard, who called the gateway.
+//! What passed at the world's side of the ports: who read which job, who held which shard, who called the gateway.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_core::clock::Clock;
-use punctual_core::due::{Minute, ShardId};
-use punctual_core::job::JobKey;
+use punctual_core::due::{DueBucket, Minute, ShardId};
+use punctual_core::job::{Job, JobKey};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::memory::World;
-use punctual_core::ports::{Claim, Gateway, LeaseStore, PortResult, Ports, Put, RunStore, SmsRequest};
+use punctual_core::ports::{
+    Advance, Claim, Create, Gateway, JobPage, JobRead, JobStore, LeaseStore, Move, PageToken, PortResult, Ports,
+    Replace, ReplaceIf, SmsRequest,
+};
 use punctual_core::retry::Outcome;
-use punctual_core::run::{RunId, RunRow};
+use punctual_core::run::RunId;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Something that passed.
@@ -28,8 +32,8 @@ pub struct Note {
 /// What passed.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// A row was read: a worker does so when it looks whether a message may be run.
-    Read(RunId),
+    /// A job was read whole: a worker does so when it looks whether a message may be run.
+    Read(JobKey),
     /// A shard's lease was taken or renewed by this owner; none = it was given back.
     Lease(ShardId, Option<String>),
     /// The gateway was called.
@@ -59,9 +63,9 @@ impl Witness {
     /// The ports of one process, watched.
     pub fn ports(&self, process: &str) -> Ports {
         let ports = self.world.ports();
-        let runs = Arc::new(Watched { port: ports.runs.clone(), by: self.by(process) });
+        let jobs = Arc::new(Watched { port: ports.jobs.clone(), by: self.by(process) });
         let leases = Arc::new(Watched { port: ports.leases.clone(), by: self.by(process) });
-        Ports { runs, leases, ..ports }
+        Ports { jobs, leases, ..ports }
     }
 
     /// The gateway of one process, watched.
@@ -109,16 +113,34 @@ struct Watched<P: ?Sized> {
 }
 
 #[async_trait]
-impl RunStore for Watched<dyn RunStore> {
-    async fn get(&self, id: &RunId) -> PortResult<Option<RunRow>> {
-        self.by.note(What::Read(id.clone()));
-        self.port.get(id).await
+impl JobStore for Watched<dyn JobStore> {
+    async fn create(&self, job: &Job) -> PortResult<Create> {
+        self.port.create(job).await
     }
-    async fn put(&self, row: &RunRow) -> PortResult<Put> {
-        self.port.put(row).await
+    async fn get_many(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        keys.iter().for_each(|key| self.by.note(What::Read(key.clone())));
+        self.port.get_many(keys).await
     }
-    async fn list(&self, key: &JobKey, limit: usize) -> PortResult<Vec<RunRow>> {
-        self.port.list(key, limit).await
+    async fn get_due(&self, keys: &[JobKey]) -> PortResult<BTreeMap<JobKey, JobRead>> {
+        self.port.get_due(keys).await
+    }
+    async fn replace(&self, job: &Job, if_still: &ReplaceIf) -> PortResult<Replace> {
+        self.port.replace(job, if_still).await
+    }
+    async fn advance_many(&self, moves: &[Move]) -> PortResult<Vec<PortResult<Advance>>> {
+        self.port.advance_many(moves).await
+    }
+    async fn unindex(&self, key: &JobKey, bucket: DueBucket) -> PortResult<()> {
+        self.port.unindex(key, bucket).await
+    }
+    async fn quarantine(&self, key: &JobKey, bucket: DueBucket, error: &str) -> PortResult<()> {
+        self.port.quarantine(key, bucket, error).await
+    }
+    async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.port.scan(after, limit).await
+    }
+    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.port.list(tenant, after, limit).await
     }
 }
 

@@ -1,0 +1,251 @@
+//! Slots and permits, handed out together: a screened run waits here until its target has a permit and a slot is free, and
+//! the weights say that it is its turn.
+//!
+//! The rules are those of [`punctual_core::turns`], [`punctual_core::circuit`] and [`punctual_core::pacing`]; here is what
+//! waits and wakes. A permit is asked for only when someone could use it at once, so none goes to waste while slots are
+//! scarce, and a run is chosen only after its permit, so that a run which came meanwhile can go first.
+
+use crate::metrics::Metrics;
+use crate::rate::{Permit, Permits};
+use punctual_core::circuit::{Circuit, CircuitRule, Gate};
+use punctual_core::clock::Clock;
+use punctual_core::pacing::Pacing;
+use punctual_core::priority::Priority;
+use punctual_core::retry::OutcomeClass;
+use punctual_core::target::Target;
+use punctual_core::turns::{SlotCounts, Ticket, Turn, Turns};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// A permit older than this when its call is about to start is taken again: the limit holds where calls leave.
+pub const PERMIT_VALID: Duration = Duration::from_millis(100);
+/// Time between two clear-outs of what is long over.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+/// All slots of a worker, and all that waits for one.
+pub struct Slots {
+    clock: Arc<dyn Clock>,
+    permits: Arc<Permits>,
+    rule: CircuitRule,
+    metrics: Arc<Metrics>,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    turns: Turns,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Granted>>,
+    last_ticket: Ticket,
+    /// Permits that were taken and not used yet, and when.
+    permits: BTreeMap<Target, Duration>,
+    circuits: BTreeMap<Target, Circuit>,
+    pacing: Pacing<Target>,
+}
+
+impl State {
+    fn gate(&self, target: &Target, now: Duration) -> Gate {
+        self.circuits.get(target).map_or(Gate::Closed, |circuit| circuit.gate(now))
+    }
+}
+
+/// A slot and a permit. The slot is free again when this is dropped.
+pub struct Granted {
+    slots: Arc<Slots>,
+    turn: Turn,
+    /// When its permit was given, by the monotonic clock.
+    pub permit_at: Duration,
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.slots.lock().turns.done(&self.turn);
+        self.slots.changed.notify_one();
+    }
+}
+
+/// Nobody calls this target at present: its circuit has opened.
+pub struct SentAway;
+
+impl Slots {
+    /// Free slots.
+    pub(crate) fn new(
+        counts: SlotCounts,
+        rule: CircuitRule,
+        permits: Arc<Permits>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let state = State {
+            turns: Turns::new(counts),
+            waiting: BTreeMap::new(),
+            last_ticket: 0,
+            permits: BTreeMap::new(),
+            circuits: BTreeMap::new(),
+            pacing: Pacing::default(),
+        };
+        Arc::new(Slots { clock, permits, rule, metrics, state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    /// Waits for a turn. Whoever stops waiting loses nothing for others.
+    ///
+    /// # Errors
+    /// When the target's circuit is open, or opens meanwhile.
+    pub async fn turn(self: &Arc<Self>, priority: Priority, target: &Target) -> Result<Granted, SentAway> {
+        let (sender, receiver) = oneshot::channel();
+        let ticket = {
+            let mut state = self.lock();
+            if matches!(state.gate(target, self.clock.monotonic()), Gate::Open { .. }) {
+                return Err(SentAway);
+            }
+            state.last_ticket += 1;
+            let ticket = state.last_ticket;
+            state.turns.wait(ticket, priority, target);
+            state.waiting.insert(ticket, sender);
+            ticket
+        };
+        self.changed.notify_one();
+        let _leaves = Leaves { slots: self, ticket, priority, target };
+        receiver.await.map_err(|_| SentAway)
+    }
+
+    /// Whether a call to `target` could be made as far as slots are concerned, were one free.
+    pub fn has_room(&self, target: &Target) -> bool {
+        self.lock().turns.has_room(target)
+    }
+
+    /// Whether calls to `target` may be made.
+    pub fn gate(&self, target: &Target) -> Gate {
+        self.lock().gate(target, self.clock.monotonic())
+    }
+
+    /// For how long a run for `target` is put back for which there is no place; at most `longest`.
+    pub fn put_back(&self, target: &Target, longest: Duration) -> Duration {
+        self.lock().pacing.put_back(target, self.clock.monotonic(), longest)
+    }
+
+    /// Says how a call ended that began at `began`, by the monotonic clock.
+    pub fn ended(&self, target: &Target, class: OutcomeClass, began: Duration) {
+        let now = self.clock.monotonic();
+        let mut sent_away = Vec::new();
+        {
+            let mut state = self.lock();
+            let state = &mut *state;
+            state.pacing.worked_off(target, now);
+            let circuit = state.circuits.entry(target.clone()).or_default();
+            let before = circuit.gate(now);
+            circuit.ended(&self.rule, class, began, now);
+            let after = circuit.gate(now);
+            if let Gate::Open { until } = after {
+                let tickets = state.turns.send_away(target);
+                sent_away.extend(tickets.iter().filter_map(|ticket| state.waiting.remove(ticket)));
+                if before != after {
+                    self.tell(target, after);
+                    tracing::warn!(%target, lasts_s = (until - now).as_secs(), "most calls fail: none is made for a while");
+                }
+            } else if before != after {
+                self.tell(target, after);
+                tracing::info!(%target, "calls succeed again");
+            }
+            state.turns.probe(target, after != Gate::Closed);
+        }
+        // Whoever waits learns it by the end of its channel.
+        drop(sent_away);
+        self.changed.notify_one();
+    }
+
+    /// The circuits that are not closed.
+    pub fn open_circuits(&self) -> Vec<(Target, Gate)> {
+        let now = self.clock.monotonic();
+        let state = self.lock();
+        let gates = state.circuits.iter().map(|(target, circuit)| (target.clone(), circuit.gate(now)));
+        gates.filter(|(_, gate)| *gate != Gate::Closed).collect()
+    }
+
+    /// Hands out turns, for ever.
+    pub async fn deal(self: Arc<Self>) {
+        let mut tidied = self.clock.monotonic();
+        loop {
+            let (granted, again_at) = self.grant();
+            for (sender, granted) in granted {
+                // Whoever does not wait any more gives the slot back by dropping it.
+                let _ = sender.send(granted);
+            }
+            let now = self.clock.monotonic();
+            if now.saturating_sub(tidied) >= TIDY_EVERY {
+                self.lock().pacing.tidy(now);
+                tidied = now;
+            }
+            let pause = async {
+                match again_at {
+                    Some(at) => tokio::time::sleep(at.saturating_sub(now)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = self.permits.changed() => {}
+                () = pause => {}
+            }
+        }
+    }
+
+    /// Grants all that can be granted now, and says when to look again if nothing happens before.
+    fn grant(self: &Arc<Self>) -> (Vec<(oneshot::Sender<Granted>, Granted)>, Option<Duration>) {
+        let mut granted = Vec::new();
+        let mut again_at: Option<Duration> = None;
+        let mut state = self.lock();
+        let state = &mut *state;
+        let now = self.clock.monotonic();
+        state.permits.retain(|_, at| now.saturating_sub(*at) <= PERMIT_VALID);
+        loop {
+            for target in state.turns.wanted() {
+                if state.permits.contains_key(&target) {
+                    continue;
+                }
+                // Nobody waits for a target whose circuit is open; half-open ones have room for one call.
+                match self.permits.try_permit(&target) {
+                    Permit::Ready => {
+                        state.permits.insert(target, now);
+                    }
+                    Permit::At(at) => again_at = Some(again_at.map_or(at, |sooner| sooner.min(at))),
+                    Permit::Never => {}
+                }
+            }
+            let permits = &state.permits;
+            let Some(turn) = state.turns.pick(|target| permits.contains_key(target)) else { break };
+            let permit_at = state.permits.remove(&turn.target).expect("only a target with a permit is picked");
+            match state.waiting.remove(&turn.ticket) {
+                Some(sender) => granted.push((sender, Granted { slots: self.clone(), turn, permit_at })),
+                None => state.turns.done(&turn),
+            }
+        }
+        (granted, again_at)
+    }
+
+    fn tell(&self, target: &Target, gate: Gate) {
+        self.metrics.circuit(target, gate);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes one out of line that stops waiting.
+struct Leaves<'a> {
+    slots: &'a Slots,
+    ticket: Ticket,
+    priority: Priority,
+    target: &'a Target,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        let mut state = self.slots.lock();
+        if state.waiting.remove(&self.ticket).is_some() {
+            state.turns.leave(self.ticket, self.priority, self.target);
+        }
+    }
+}
