@@ -37,8 +37,6 @@ pub const INDEX_UNITS_OF_ADVANCE: f64 = 2.0;
 pub const INDEX_UNITS_OF_LAST_ADVANCE: f64 = 1.0;
 /// Write units in the index `attention` when a row becomes dead or indeterminate.
 pub const INDEX_UNITS_OF_ATTENTION: f64 = 1.0;
-/// Reads of a screen: the job, and the row, consistent both; a row that is not there costs a unit as well.
-pub const READS_OF_SCREEN: f64 = 2.0;
 /// Keys that one read of jobs takes.
 pub const KEYS_PER_READ: u64 = 100;
 /// Entries of the due index that one query takes.
@@ -233,7 +231,6 @@ pub fn monthly(load: &Load) -> Vec<Line> {
     let attempts = runs * load.attempts_per_run;
     let (batches, sizes) = (&load.batches, &load.sizes);
     let row_units = write_units(sizes.row);
-    let screens = attempts * load.screens_per_attempt;
     let lines = [
         ("job: make", sum(&|class| making(class.job_bytes) * class.made)),
         ("due: read buckets", due_page(sizes, batches.page) * (runs / batches.page)),
@@ -242,11 +239,11 @@ pub fn monthly(load: &Load) -> Vec<Line> {
         ("dispatch: advance", sum(&|class| advances(class, batches.advance))),
         ("lease: receive", sqs_calls(sizes, batches.send) * attempts),
         ("lease: extend", Usage::sqs(load.extensions_per_attempt / batches.send) * attempts),
-        ("idempotency: screen", sum(&|class| screen(class, sizes) * (screens * share_of(class, runs)))),
+        ("idempotency: screen", sum(&|class| screens(class, load) * share_of(class, runs))),
         ("idempotency: begin", Usage::writes(row_units, 1.0) * attempts),
         ("record", Usage::writes(row_units, 1.0) * attempts),
         ("record: dead letter", dead_letter(load) * runs),
-        // A message is hidden for its back-off by a call of its own.
+        // Back-offs end at different times: few messages are hidden together.
         ("lease: put back", Usage::sqs(1.0) * (attempts - runs)),
         ("lease: delete", Usage::sqs(1.0 / batches.send) * runs),
     ];
@@ -302,8 +299,14 @@ fn share_of(class: &Class, runs: f64) -> f64 {
     if runs == 0.0 { 0.0 } else { (class.runs + class.last_runs) / runs }
 }
 
-fn screen(class: &Class, sizes: &Sizes) -> Usage {
-    Usage::reads(read_units(class.job_bytes) + read_units(sizes.row), READS_OF_SCREEN)
+/// The jobs of what is received together are read together, consistent; when a run has waited for long its job is read once
+/// more, alone. A row is read only of what is not new.
+fn screens(class: &Class, load: &Load) -> Usage {
+    let (runs, attempts) = (load.runs(), load.runs() * load.attempts_per_run);
+    let job = read_units(class.job_bytes);
+    Usage::reads(job, 1.0 / load.batches.send) * attempts
+        + Usage::reads(job, 1.0) * (attempts * (load.screens_per_attempt - 1.0))
+        + Usage::reads(read_units(load.sizes.row), 1.0) * ((attempts - runs) * load.screens_per_attempt)
 }
 
 /// For one run, its part of a call with `batch` bodies.

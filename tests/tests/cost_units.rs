@@ -14,6 +14,9 @@ use aws_sdk_dynamodb::operation::query::{QueryInput, QueryOutput};
 use aws_sdk_dynamodb::operation::scan::{ScanInput, ScanOutput};
 use aws_sdk_dynamodb::operation::update_item::{UpdateItemInput, UpdateItemOutput};
 use aws_sdk_dynamodb::types::{ConsumedCapacity, ReturnConsumedCapacity};
+use aws_sdk_sqs::operation::change_message_visibility_batch::ChangeMessageVisibilityBatchOutput;
+use aws_sdk_sqs::operation::delete_message_batch::DeleteMessageBatchOutput;
+use aws_sdk_sqs::operation::receive_message::ReceiveMessageOutput;
 use aws_sdk_sqs::operation::send_message_batch::SendMessageBatchOutput;
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::aws::{Aws, Names, schema};
@@ -22,15 +25,19 @@ use punctual_core::cost::{Batches, BucketReads, Class, IdleLoad, Line, Load, Usa
 use punctual_core::due::{DueBucket, Minute, ShardClass, ShardId, Shards};
 use punctual_core::job::{Job, Timetable};
 use punctual_core::lease::LeaseId;
+use punctual_core::memory::World;
+use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::ports::{DueSpan, Ports, Put};
-use punctual_core::run::{RunRow, RunStatus};
+use punctual_core::priority::Priority;
+use punctual_core::run::{RunKey, RunRow, RunStatus};
 use punctual_core::schedule::{Schedule, whole_second};
 use punctual_core::zone::Zones;
 use punctual_localstack::stack::{Stack, StackConfig};
 use punctual_scheduler::dispatch::DispatchSettings;
 use punctual_scheduler::dispatch::in_hand::InHand;
 use punctual_scheduler::dispatch::pass::{Dispatcher, Permission, Scope};
-use punctual_tests::{reminder, run_of};
+use punctual_tests::{reminder, run_of, work_settings};
+use punctual_worker::service as worker;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -124,7 +131,7 @@ metered!(
     UpdateItemInput => UpdateItemOutput
 );
 
-/// Counts the sends to queues.
+/// Counts the calls to queues that carry messages or receipts.
 #[derive(Clone, Debug)]
 struct QueueMeter(Meter);
 
@@ -139,8 +146,12 @@ impl Intercept for QueueMeter {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let output = context.output_or_error();
-        if output.is_ok_and(|output| output.downcast_ref::<SendMessageBatchOutput>().is_some()) {
+        let Ok(output) = context.output_or_error() else { return Ok(()) };
+        let is_counted = output.downcast_ref::<SendMessageBatchOutput>().is_some()
+            || output.downcast_ref::<ReceiveMessageOutput>().is_some()
+            || output.downcast_ref::<DeleteMessageBatchOutput>().is_some()
+            || output.downcast_ref::<ChangeMessageVisibilityBatchOutput>().is_some();
+        if is_counted {
             self.0.0.lock().expect("nobody panics holding it").sqs_requests += 1.0;
         }
         Ok(())
@@ -305,12 +316,16 @@ async fn screen_begin_record_and_a_dead_row_take_what_is_said() {
     ports.jobs.create(&job).await.expect("it is made");
     meter.read();
     let class = Class { job_bytes: job_bytes(&spec), jobs: 1.0, made: 0.0, runs: 1.0, last_runs: 0.0 };
-    let lines = monthly(&Load { attention_share: 1.0, ..Load::of(vec![class], Batches::reached([1])) });
+    let load = Load { attention_share: 1.0, ..Load::of(vec![class], Batches::reached([1])) };
+    let lines = monthly(&load);
 
     let begun = row(RunStatus::Running, 1);
-    let (jobs, none) = (ports.jobs.get_many(&[spec.key]).await.expect("it is there"), ports.runs.get(&begun.id).await);
-    assert!(jobs.len() == 1 && none.expect("the table is there").is_none());
-    assert_same("screen", meter.read(), usage_of(&lines, "idempotency: screen"));
+    assert_eq!(ports.jobs.get_many(&[spec.key]).await.expect("it is there").len(), 1);
+    let screen = meter.read();
+    assert_same("screen", screen, usage_of(&lines, "idempotency: screen"));
+    assert!(ports.runs.get(&begun.id).await.expect("the table is there").is_none());
+    let again = monthly(&Load { attempts_per_run: 2.0, ..load.clone() });
+    assert_same("screen of a second attempt", screen + screen + meter.read(), usage_of(&again, "idempotency: screen"));
     assert!(matches!(ports.runs.put(&begun).await, Ok(Put::Written)));
     assert_same("begin", meter.read(), usage_of(&lines, "idempotency: begin"));
     let ended = RunRow { revision: 2, ..row(RunStatus::Succeeded, 2) };
@@ -321,6 +336,60 @@ async fn screen_begin_record_and_a_dead_row_take_what_is_said() {
     let letter = usage_of(&lines, "record") + usage_of(&lines, "record: dead letter");
     // The row alone: the letter is one call to a queue besides.
     assert_same("dead", meter.read(), Usage { sqs_requests: 0.0, ..letter });
+    stack.stop().await;
+}
+
+/// A worker on the embedded stack, with a gateway in memory, until the queue is empty.
+#[tokio::test]
+async fn work_on_a_run_takes_two_write_units_one_read_and_a_third_of_a_queues_call() {
+    const RUNS: u64 = 500;
+    let Metered { stack, ports, meter } = Metered::start().await;
+    let (clock, zones) = (Arc::new(SystemClock::new()), Arc::new(Zones::embedded()));
+    let world = Timetable { shards: &SHARDS, zones: &zones };
+    let now = whole_second(clock.now());
+    let mut bodies = Vec::new();
+    for n in 0..RUNS {
+        let spec = reminder(&format!("c-{n:05}/bill"), "every 24h");
+        let job = Job::create(spec, now, &world, None, format!("{n}"), "test").expect("a sound job");
+        ports.jobs.create(&job).await.expect("it is made");
+        let message = Message {
+            v: MESSAGE_VERSION,
+            job_key: job.spec.key.clone(),
+            run_key: RunKey::scheduled(now),
+            generation: job.generation,
+            scheduled_at: now,
+            due_at: now,
+            first_enqueued_at: now,
+            scheduler: "s1".into(),
+        };
+        bodies.push(message.encode());
+    }
+    for some in bodies.chunks(10) {
+        ports.queue.send(Priority::Normal, some).await.expect("they are sent");
+    }
+    meter.read();
+    let phones = World::new(clock.clone());
+    let (gateway, id) = (phones.gateway(), "w".to_owned());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let work = worker::run(ports.clone(), gateway, clock.clone(), zones.clone(), work_settings(), id, async {
+        let _ = stopped.await;
+    });
+    let work = tokio::spawn(work);
+    let deadline = clock.monotonic() + Duration::from_secs(60);
+    while phones.sends().len() < RUNS as usize {
+        assert!(clock.monotonic() < deadline, "{} of {RUNS} after a minute", phones.sends().len());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop.send(()).expect("it is running");
+    work.await.expect("it ends in order");
+    let counted = meter.read();
+    let per_run = |count: f64| count / RUNS as f64;
+    let (writes, reads) = (per_run(counted.write_units), per_run(counted.read_units));
+    let (calls, requests) = (per_run(counted.dynamodb_requests), per_run(counted.sqs_requests));
+    println!("a run: {writes} write units, {reads} read units, {calls} DynamoDB calls, {requests} SQS requests");
+    assert!(writes <= 2.05, "{writes} write units a run");
+    assert!(reads <= 1.1, "{reads} read units a run");
+    assert!(requests <= 0.3, "{requests} SQS requests a run");
     stack.stop().await;
 }
 
