@@ -10,7 +10,7 @@
 //! | record | running with the recorder's token |
 //! | void | none · void (raises `void_gen`) · retrying → skipped; expired running → indeterminate; live running → look later; a run of the superseding generation → look later |
 //! | skip | none · void with `void_gen` ≤ the message's generation · by a worker also: retrying; expired running → indeterminate; live running → look later |
-//! | begin with no attempt left | → dead |
+//! | begin with no attempt left, or after three workers died of it | → dead |
 
 mod transitions;
 

@@ -263,6 +263,23 @@ fn a_take_over_closes_the_lost_attempt_and_counts_it() {
 }
 
 #[test]
+fn a_run_that_killed_three_workers_is_dead_and_not_run_a_fourth_time() {
+    let rule = RetryRule { max_attempts: 20, ..RULE };
+    let (mut row, mut now) = (None, at(NOW));
+    for n in 1..=3 {
+        let begin = Event::Begin(Begin { rule, ..begin_as("mine") });
+        let begun = written(apply(row.as_ref(), &facts(GENERATION), &begin, now, "w"));
+        assert_eq!((begun.status, begun.attempt), (RunStatus::Running, n));
+        now = begun.lease_until.unwrap() + GRACE;
+        row = Some(begun);
+    }
+    let begin = Event::Begin(Begin { rule, ..begin_as("mine") });
+    let dead = written(apply(row.as_ref(), &facts(GENERATION), &begin, now, "w"));
+    assert_eq!((dead.status, dead.attempt), (RunStatus::Dead, 3));
+    assert!(dead.error.unwrap().contains("3 workers died"));
+}
+
+#[test]
 fn a_lost_attempt_goes_to_a_person_where_a_repeat_could_reach_the_customer_and_may_not() {
     let hold = GatewayPolicy { on_takeover: WhenUnknown::Hold, ..GatewayPolicy::default() };
     for (gateway, expected) in [

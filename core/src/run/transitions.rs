@@ -6,6 +6,8 @@ use chrono::{DateTime, Utc};
 use std::time::Duration;
 
 const WORKER_GONE: &str = "its worker is gone";
+/// A run during whose attempts so many workers died is taken to have killed them.
+const MOST_LOST: usize = 3;
 
 /// Decides what `event` may do to `row` at `now`. `write_token` marks the row that a permitted change makes.
 pub fn apply(
@@ -76,6 +78,11 @@ fn begin(row: Option<&RunRow>, mut new: RunRow, facts: &RunFacts, begin: &Begin<
             return end(new, RunStatus::Indeterminate, now);
         }
         if old.attempt >= begin.rule.max_attempts {
+            return end(new, RunStatus::Dead, now);
+        }
+        let lost = new.attempts.iter().filter(|attempt| attempt.class == Some(OutcomeClass::Lost)).count();
+        if lost >= MOST_LOST {
+            new.error = Some(format!("{lost} workers died while they worked on it: it is not run again"));
             return end(new, RunStatus::Dead, now);
         }
     }
