@@ -6,6 +6,7 @@
 //! with them, small in the tests and at full size by the words of [`multicall`].
 
 pub mod broken;
+pub mod event_source;
 pub mod local;
 pub mod logs;
 pub mod midnight;
@@ -37,7 +38,7 @@ use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
-use punctual_worker::service as worker;
+use punctual_worker::service::{self as worker, Equipment};
 use punctual_worker::settings::WorkSettings;
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -291,8 +292,20 @@ impl Town {
         self.supervise(anchored, name, move |ports, gateway, id| {
             let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             async move {
-                worker::run(ports, gateway, clock, zones, settings, id, pending()).await;
+                let equipment = Equipment { ports, gateway, clock, zones, settings, id };
+                worker::run(equipment, pending()).await;
             }
+        });
+    }
+
+    /// Starts an environment of the worker as a Lambda function, which is started again when it crashes.
+    pub fn start_function(&mut self, name: &str) {
+        let (clock, zones, settings) = (self.clock.clone(), self.zones.clone(), self.work.clone());
+        let queue = self.world.ports().queue;
+        self.supervise(None, name, move |ports, gateway, id| {
+            let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
+            let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
+            event_source::invoke_for_ever(queue.clone(), clock, equipment)
         });
     }
 
@@ -307,7 +320,9 @@ impl Town {
     /// Starts a worker that can be told to stop.
     pub fn start_stoppable_worker(&self, name: &str) -> Stoppable {
         let (clock, zones, settings) = (self.clock.clone(), self.zones.clone(), self.work.clone());
-        self.stoppable(name, move |ports, gateway, id, stop| work(ports, gateway, clock, zones, settings, id, stop))
+        self.stoppable(name, move |ports, gateway, id, stop| {
+            work(Equipment { ports, gateway, clock, zones, settings, id }, stop)
+        })
     }
 
     fn stoppable<F, R>(&self, name: &str, service: F) -> Stoppable
@@ -383,15 +398,7 @@ impl Town {
 }
 
 /// A worker, none of whose own loops may break.
-async fn work(
-    ports: Ports,
-    gateway: Arc<dyn Gateway>,
-    clock: Arc<dyn Clock>,
-    zones: Arc<Zones>,
-    settings: WorkSettings,
-    id: String,
-    stop: impl Future<Output = ()>,
-) {
-    let ended = worker::run(ports, gateway, clock, zones, settings, id, stop).await;
+async fn work(equipment: Equipment, stop: impl Future<Output = ()>) {
+    let ended = worker::run(equipment, stop).await;
     assert_eq!(ended, worker::Ended::InOrder);
 }

@@ -37,7 +37,7 @@ use punctual_scheduler::dispatch::DispatchSettings;
 use punctual_scheduler::dispatch::in_hand::InHand;
 use punctual_scheduler::dispatch::pass::{Dispatcher, Permission, Scope};
 use punctual_tests::{reminder, run_of, work_settings};
-use punctual_worker::service as worker;
+use punctual_worker::service::{self as worker, Equipment};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -371,7 +371,9 @@ async fn work_on_a_run_takes_two_write_units_one_read_and_a_third_of_a_queues_ca
     let phones = World::new(clock.clone());
     let (gateway, id) = (phones.gateway(), "w".to_owned());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let work = worker::run(ports.clone(), gateway, clock.clone(), zones.clone(), work_settings(), id, async {
+    let (settings, clock) = (work_settings(), clock as Arc<dyn Clock>);
+    let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
+    let work = worker::run(equipment, async {
         let _ = stopped.await;
     });
     let work = tokio::spawn(work);

@@ -6,6 +6,7 @@
 mod clock;
 pub mod deliver;
 mod idempotency;
+pub mod lambda;
 pub mod lease;
 mod metrics;
 mod pipeline;
@@ -21,7 +22,7 @@ use clap::Parser;
 use punctual_core::aws::{Names, connect};
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
 use punctual_core::zone::Zones;
-use service::Ended;
+use service::{Ended, Equipment};
 use settings::{Cli, WorkSettings};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -62,10 +63,14 @@ async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> R
     shards.ok_or("the store was never set up: run `punctual setup`")?;
     let gateway = Arc::new(deliver::HttpGateway::new(cli.sms_url, id.clone(), settings.attempt_timeout)?);
     tracing::info!(worker.id = id, ?settings, ?zones, "work starts");
+    let equipment = Equipment { ports, gateway, clock: aws.clock.clone(), zones: Arc::new(zones), settings, id };
+    if lambda::is_function() {
+        return lambda::serve(equipment, aws.names).await.map(|()| Ended::InOrder);
+    }
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    Ok(service::run(ports, gateway, aws.clock, Arc::new(zones), settings, id, stop).await)
+    Ok(service::run(equipment, stop).await)
 }

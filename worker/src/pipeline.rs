@@ -10,6 +10,7 @@ use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
 use crate::record::{record, send_letter};
+use crate::returns::Returns;
 use crate::settings::{RECORD_MARGIN, WorkSettings};
 use crate::slots::{Granted, PERMIT_VALID, SentAway, Slots};
 use crate::tenants::Tenants;
@@ -40,6 +41,7 @@ const NEWER_MESSAGE_WAIT: Duration = Duration::from_secs(60);
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// What all messages of a worker share.
+#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) ports: Ports,
     pub(crate) gateway: Arc<dyn Gateway>,
@@ -52,6 +54,15 @@ pub(crate) struct Context {
     pub(crate) permits: Arc<Permits>,
     pub(crate) tenants: Arc<Tenants>,
     pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Context {
+    /// The same with empty hands that trust their messages for so long, and what those let go of.
+    pub(crate) fn with_hands(&self, trust: Duration) -> (Context, Returns) {
+        let (queue, settings) = (self.ports.queue.clone(), &self.settings);
+        let (hands, returns) = Hands::new(queue, self.clock.clone(), settings.visibility, settings.heartbeat, trust);
+        (Context { hands: Arc::new(hands), ..self.clone() }, returns)
+    }
 }
 
 /// What becomes of a message.

@@ -10,7 +10,7 @@ use punctual_core::clock::Clock;
 use punctual_core::lease::{PutBackBy, put_back_by};
 use punctual_core::ports::{BATCH, LONGEST_DELAY, RunQueue};
 use punctual_core::priority::Priority;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -57,7 +57,7 @@ pub type Returns = mpsc::UnboundedReceiver<Returned>;
 /// Performs what is returned, in batches, until nobody can return anything any more.
 pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut returns: Returns) {
     let mut gathered = Vec::new();
-    let mut depths = Depths { queue: queue.clone(), clock, known: BTreeMap::new() };
+    let mut depths = Depths::of(queue.clone(), clock);
     while returns.recv_many(&mut gathered, GATHERED).await > 0 {
         if gathered.len() < BATCH {
             tokio::time::sleep(GATHERING).await;
@@ -66,8 +66,34 @@ pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut return
                 gathered.push(more);
             }
         }
+        let calls = Calls::of(gathered.drain(..), &mut depths).await;
+        let queue = &*queue;
+        let deletes = batches(&calls.deletes).map(|(priority, some)| delete(queue, priority, some));
+        tokio::join!(join_all(deletes), async {
+            let sent_again = calls.wait(queue).await;
+            join_all(sent_again.into_iter().map(|(priority, some)| delete(queue, priority, some))).await;
+        });
+    }
+}
+
+/// Performs what was returned of one invocation; the receipts of what is done with. Whoever called deletes these.
+pub async fn settle(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, returned: Vec<Returned>) -> BTreeSet<String> {
+    let calls = Calls::of(returned, &mut Depths::of(queue.clone(), clock)).await;
+    let sent_again = calls.wait(&*queue).await.into_iter().flat_map(|(_, receipts)| receipts);
+    calls.deletes.into_values().flatten().chain(sent_again).collect()
+}
+
+#[derive(Default)]
+struct Calls {
+    deletes: BTreeMap<Priority, Vec<String>>,
+    hides: BTreeMap<Priority, Vec<(String, Duration)>>,
+    again: BTreeMap<Priority, Vec<(String, String)>>,
+}
+
+impl Calls {
+    async fn of(returned: impl IntoIterator<Item = Returned>, depths: &mut Depths) -> Self {
         let mut calls = Calls::default();
-        for Returned { priority, receipt, what } in gathered.drain(..) {
+        for Returned { priority, receipt, what } in returned {
             match what {
                 Return::Delete => calls.deletes.entry(priority).or_default().push(receipt),
                 Return::Hide(wait) => calls.hides.entry(priority).or_default().push((receipt, wait)),
@@ -81,26 +107,19 @@ pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut return
                 }
             }
         }
-        calls.perform(&*queue).await;
+        calls
     }
-}
 
-#[derive(Default)]
-struct Calls {
-    deletes: BTreeMap<Priority, Vec<String>>,
-    hides: BTreeMap<Priority, Vec<(String, Duration)>>,
-    again: BTreeMap<Priority, Vec<(String, String)>>,
-}
-
-impl Calls {
-    /// Makes all calls side by side: one that hangs holds up no other.
-    async fn perform(self, queue: &dyn RunQueue) {
-        let deletes =
-            batches(&self.deletes).map(|(priority, some)| async move { delete(queue, priority, &some).await });
+    /// Hides and sends again, all side by side: a call that hangs holds up no other. What the queue has twice by now is to be
+    /// deleted.
+    async fn wait(&self, queue: &dyn RunQueue) -> Vec<(Priority, Vec<String>)> {
         let hides = batches(&self.hides).map(|(priority, some)| async move { hide(queue, priority, &some).await });
-        let again =
-            batches(&self.again).map(|(priority, some)| async move { send_again(queue, priority, &some).await });
-        tokio::join!(join_all(deletes), join_all(hides), join_all(again));
+        let again = batches(&self.again).map(|(priority, some)| async move {
+            let taken = send_again(queue, priority, &some).await;
+            (priority, taken)
+        });
+        let (_, taken) = tokio::join!(join_all(hides), join_all(again));
+        taken.into_iter().filter(|(_, receipts)| !receipts.is_empty()).collect()
     }
 }
 
@@ -108,8 +127,8 @@ fn batches<T: Clone>(of: &BTreeMap<Priority, Vec<T>>) -> impl Iterator<Item = (P
     of.iter().flat_map(|(priority, all)| all.chunks(BATCH).map(|some| (*priority, some.to_vec())))
 }
 
-async fn delete(queue: &dyn RunQueue, priority: Priority, receipts: &[String]) {
-    if let Err(error) = queue.delete(priority, receipts).await {
+async fn delete(queue: &dyn RunQueue, priority: Priority, receipts: Vec<String>) {
+    if let Err(error) = queue.delete(priority, &receipts).await {
         tracing::warn!(class = error.class(), %error, "messages could not be deleted; they come again and find their rows");
     }
 }
@@ -127,20 +146,18 @@ async fn hide(queue: &dyn RunQueue, priority: Priority, entries: &[(String, Dura
     }
 }
 
-async fn send_again(queue: &dyn RunQueue, priority: Priority, entries: &[(String, String)]) {
+/// The receipts of those that the queue took.
+async fn send_again(queue: &dyn RunQueue, priority: Priority, entries: &[(String, String)]) -> Vec<String> {
     let bodies: Vec<String> = entries.iter().map(|(_, body)| body.clone()).collect();
-    let sent = match queue.send_after(priority, &bodies, LONGEST_DELAY).await {
-        Ok(sent) => sent,
+    match queue.send_after(priority, &bodies, LONGEST_DELAY).await {
+        Ok(sent) => {
+            let taken = entries.iter().zip(sent).filter(|(_, result)| result.is_ok());
+            taken.map(|((receipt, _), _)| receipt.clone()).collect()
+        }
         Err(error) => {
             tracing::warn!(class = error.class(), %error, "messages that wait for long could not be sent again: they come back as they are");
-            return;
+            Vec::new()
         }
-    };
-    // Only what the queue has twice by now is deleted.
-    let taken = entries.iter().zip(sent).filter(|(_, result)| result.is_ok());
-    let receipts: Vec<String> = taken.map(|((receipt, _), _)| receipt.clone()).collect();
-    if !receipts.is_empty() {
-        delete(queue, priority, &receipts).await;
     }
 }
 
@@ -152,6 +169,10 @@ struct Depths {
 }
 
 impl Depths {
+    fn of(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>) -> Self {
+        Depths { queue, clock, known: BTreeMap::new() }
+    }
+
     async fn in_flight(&mut self, priority: Priority) -> u64 {
         let now = self.clock.monotonic();
         let known = self.known.get(&priority).copied();

@@ -6,7 +6,7 @@ use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::pipeline::{Context, handle, pause};
 use crate::rate::Permits;
-use crate::returns;
+use crate::returns::{self, Returns};
 use crate::settings::WorkSettings;
 use crate::slots::Slots;
 use crate::tenants::Tenants;
@@ -37,44 +37,52 @@ pub enum Ended {
     Broken,
 }
 
-/// Works under the name `id` until `stop` is ready; then starts nothing more, finishes its calls within the time to
-/// stop, and gives the rest back.
-pub async fn run(
-    ports: Ports,
-    gateway: Arc<dyn Gateway>,
-    clock: Arc<dyn Clock>,
-    zones: Arc<Zones>,
-    settings: WorkSettings,
-    id: String,
-    stop: impl Future<Output = ()>,
-) -> Ended {
-    let queue = ports.queue.clone();
-    let (hands, returns) =
-        Hands::new(queue.clone(), clock.clone(), settings.visibility, settings.heartbeat, settings.trust);
-    let hands = Arc::new(hands);
-    let metrics = Arc::new(Metrics::new());
-    let permits = Arc::new(Permits::new(settings.rate, clock.clone()));
-    let slots = Slots::new(settings.slots, settings.circuit, permits.clone(), clock.clone(), metrics.clone());
-    let context = Arc::new(Context {
-        gateway,
-        permits,
-        slots: slots.clone(),
-        tenants: Tenants::new(settings.tenant_in_hand, clock.clone()),
-        clock: clock.clone(),
-        zones,
-        id,
-        hands: hands.clone(),
-        metrics,
-        settings: settings.clone(),
-        ports,
-    });
+/// What a worker works with.
+pub struct Equipment {
+    /// Store and queues.
+    pub ports: Ports,
+    /// Whom runs are handed to.
+    pub gateway: Arc<dyn Gateway>,
+    /// The store's time.
+    pub clock: Arc<dyn Clock>,
+    /// What clocks show where customers live.
+    pub zones: Arc<Zones>,
+    /// How it works.
+    pub settings: WorkSettings,
+    /// Its name in rows and logs.
+    pub id: String,
+}
+
+impl Equipment {
+    /// What all messages share, with empty hands, and what those let go of.
+    pub(crate) fn context(self, trust: Duration) -> (Context, Returns) {
+        let Equipment { ports, gateway, clock, zones, settings, id } = self;
+        let (hands, returns) =
+            Hands::new(ports.queue.clone(), clock.clone(), settings.visibility, settings.heartbeat, trust);
+        let metrics = Arc::new(Metrics::new());
+        let permits = Arc::new(Permits::new(settings.rate, clock.clone()));
+        let slots = Slots::new(settings.slots, settings.circuit, permits.clone(), clock.clone(), metrics.clone());
+        let tenants = Tenants::new(settings.tenant_in_hand, clock.clone());
+        let hands = Arc::new(hands);
+        (Context { ports, gateway, clock, zones, settings, id, hands, slots, permits, tenants, metrics }, returns)
+    }
+}
+
+/// Works until `stop` is ready; then starts nothing more, finishes its calls within the time to stop, and gives the rest
+/// back.
+pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended {
+    let trust = equipment.settings.trust;
+    let (context, returns) = equipment.context(trust);
+    let context = Arc::new(context);
+    let (queue, clock) = (context.ports.queue.clone(), context.clock.clone());
+    let (settings, hands) = (context.settings.clone(), context.hands.clone());
     let (stopping, is_stopping) = watch::channel(false);
     let mut receivers = JoinSet::new();
     for priority in &settings.priorities {
         receivers.spawn(receive(context.clone(), *priority, is_stopping.clone()));
     }
     let mut dealer = JoinSet::new();
-    dealer.spawn(slots.deal());
+    dealer.spawn(context.slots.clone().deal());
     let mut keeper = JoinSet::new();
     keeper.spawn({
         let hands = hands.clone();
@@ -171,7 +179,7 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
 }
 
 /// Works on the messages of one receive, each by itself, with their jobs read together.
-async fn start(
+pub(crate) async fn start(
     context: Arc<Context>,
     held: Vec<Arc<Held>>,
     permits: Vec<OwnedSemaphorePermit>,

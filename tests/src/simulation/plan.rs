@@ -18,6 +18,7 @@ use punctual_scheduler::dispatch::DispatchSettings;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Everything that one seed draws.
@@ -31,6 +32,8 @@ pub struct Scenario {
     pub schedulers: usize,
     /// Workers.
     pub workers: usize,
+    /// Those of them that are Lambda functions.
+    pub functions: BTreeSet<String>,
     /// Time between two passes over a shard.
     pub tick: Duration,
     /// Entries of the due index read at a time.
@@ -166,6 +169,7 @@ impl Scenario {
             shards,
             schedulers,
             workers,
+            functions: BTreeSet::new(),
             tick: Duration::from_millis(random.random_range(500..=3_000)),
             page: *[2, 500].choose(random).expect("not empty"),
             look_ahead: Duration::from_secs(*[0, 10, 30, 30].choose(random).expect("not empty")),
@@ -185,6 +189,7 @@ impl Scenario {
         if random.random_bool(0.5) {
             scenario.light_second = random.random_range(0..=1);
         }
+        scenario.functions = (0..workers).map(worker).filter(|_| random.random_bool(0.3)).collect();
         scenario
     }
 
@@ -397,7 +402,7 @@ impl Scenario {
     /// One line about it.
     pub fn summary(&self) -> String {
         format!(
-            "{} for {:.0} s, {} schedulers (tick {} ms, page {}, look-ahead {} s, light {}), {} workers, {} + {} shards, {} jobs, {}",
+            "{} for {:.0} s, {} schedulers (tick {} ms, page {}, look-ahead {} s, light {}), {} workers ({} functions), {} + {} shards, {} jobs, {}",
             self.start,
             self.lasts.as_secs_f64(),
             self.schedulers,
@@ -406,6 +411,7 @@ impl Scenario {
             self.look_ahead.as_secs(),
             self.light_second,
             self.workers,
+            self.functions.len(),
             self.shards.urgent,
             self.shards.standard,
             self.jobs.len(),

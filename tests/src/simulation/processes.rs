@@ -2,18 +2,18 @@
 
 use super::plan::{PEOPLE, Scenario, scheduler, worker};
 use super::witness::{What, Witness};
-use crate::{PortChange, WrongClock, work_settings};
+use crate::{PortChange, WrongClock, event_source, work_settings};
 use chrono::TimeDelta;
 use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::due::{Minute, SETTLE};
 use punctual_core::job::{JobKey, Timetable};
 use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
-use punctual_core::ports::{Gateway, Ports};
+use punctual_core::ports::{Gateway, Ports, RunQueue};
 use punctual_core::process::{keep_time, process_id};
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as dispatch};
-use punctual_worker::service as work;
+use punctual_worker::service::{self as work, Equipment};
 use punctual_worker::settings::WorkSettings;
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -189,6 +189,7 @@ impl Stage {
             scenario: self.scenario.clone(),
             zones: self.zones.clone(),
             sabotage: self.sabotage.clone(),
+            queue: self.world.ports().queue,
         };
         self.tasks.spawn(host.run());
     }
@@ -204,6 +205,8 @@ struct Host {
     scenario: Arc<Scenario>,
     zones: Arc<Zones>,
     sabotage: Sabotage,
+    /// The queues as Lambda sees them.
+    queue: Arc<dyn RunQueue>,
 }
 
 impl Host {
@@ -252,7 +255,12 @@ impl Host {
             );
         } else {
             let settings = WorkSettings { gateway: self.scenario.gateway, ..work_settings() };
-            work::run(ports, gateway, clock, zones, settings, id, pending()).await;
+            let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
+            if self.scenario.functions.contains(&self.name) {
+                event_source::invoke_for_ever(self.queue.clone(), clock, equipment).await;
+            } else {
+                work::run(equipment, pending()).await;
+            }
         }
     }
 }

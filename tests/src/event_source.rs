@@ -1,0 +1,43 @@
+//! What Lambda does for a function: it receives batches, hands them in, and deletes what the function reports as done.
+
+use punctual_core::clock::Clock;
+use punctual_core::ports::{BATCH, LONGEST_WAIT, RunQueue};
+use punctual_core::priority::Priority;
+use punctual_worker::lambda::Function;
+use punctual_worker::service::Equipment;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The function's timeout, as Lambda is told.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// For how long the mapping hides a batch: far longer than the function may take.
+pub const VISIBILITY: Duration = Duration::from_secs(120);
+
+/// Invokes one environment of the function for each of the queues in turn, for ever. `queue` is Lambda's own view of the
+/// queues: nothing that goes wrong in the function's process touches it.
+pub async fn invoke_for_ever(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, equipment: Equipment) {
+    let function = Function::new(equipment);
+    loop {
+        let mut is_idle = true;
+        for priority in Priority::ALL {
+            let batch = queue.receive(priority, BATCH, Duration::ZERO, VISIBILITY).await.unwrap_or_default();
+            if batch.is_empty() {
+                continue;
+            }
+            is_idle = false;
+            let invoked_at = clock.monotonic();
+            let invocation = function.work(batch, TIMEOUT);
+            // Whatever has not answered by then is ended.
+            let done = tokio::time::timeout(TIMEOUT, invocation).await.unwrap_or_default();
+            assert!(clock.monotonic() - invoked_at <= TIMEOUT);
+            let done: Vec<String> = done.into_iter().collect();
+            for some in done.chunks(BATCH) {
+                // A delete that fails means that the message comes again.
+                let _ = queue.delete(priority, some).await;
+            }
+        }
+        if is_idle {
+            tokio::time::sleep(LONGEST_WAIT / 100).await;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The worker as a Lambda function: what it is handed, it does, or gives back in time.
+
+use punctual_core::due::Shards;
+use punctual_core::memory::{FaultPlan, Script, World};
+use punctual_core::ports::{BATCH, Delivery};
+use punctual_core::priority::Priority;
+use punctual_core::process::process_id;
+use punctual_core::retry::Outcome;
+use punctual_core::run::RunStatus;
+use punctual_tests::{Town, at, event_source, reminder, run_of};
+use punctual_worker::lambda::Function;
+use punctual_worker::service::Equipment;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DUE_AT: i64 = 8;
+const EVERY_DAY: &str = "every 24h from 2026-10-05T03:13:28Z";
+
+/// A town with ten messages that are due, and the batch that Lambda hands in.
+async fn town_and_batch(count: usize) -> (Town, Vec<Delivery>) {
+    let town = Town::with(Shards { urgent: 0, standard: 1 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
+    for n in 0..count {
+        let id = format!("c-{n}/bill");
+        town.add(reminder(&id, EVERY_DAY)).await;
+        town.send(&[town.message(&id, at(DUE_AT))]).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let queue = town.world.ports().queue;
+    let batch = queue.receive(Priority::Normal, BATCH, Duration::ZERO, event_source::VISIBILITY).await;
+    (town, batch.expect("memory does not fail"))
+}
+
+fn function(town: &Town) -> Function {
+    let (ports, gateway, clock) = (town.world.ports(), town.world.gateway(), town.clock.clone());
+    let (zones, settings, id) = (town.zones.clone(), town.work.clone(), process_id("f"));
+    Function::new(Equipment { ports, gateway, clock, zones, settings, id })
+}
+
+fn with_status(world: &World, status: RunStatus) -> usize {
+    world.rows().values().filter(|row| row.status == status).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_done_side_by_side_and_reported_as_done() {
+    let (town, batch) = town_and_batch(10).await;
+    town.world.set_gateway_latency(Duration::from_secs(3));
+    let started = town.clock.monotonic();
+    let done = function(&town).work(batch.clone(), event_source::TIMEOUT).await;
+    assert_eq!(done, batch.iter().map(|delivery| delivery.receipt.clone()).collect());
+    assert!(town.clock.monotonic() - started < Duration::from_secs(5));
+    assert_eq!(with_status(&town.world, RunStatus::Succeeded), 10);
+    assert_eq!(town.world.waiting().len(), 10, "Lambda deletes what is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_end_before_the_deadline_is_not_begun_and_given_back_at_once() {
+    let (mut town, batch) = town_and_batch(10).await;
+    town.work.slots.all = 1;
+    town.work.slots.urgent_only = 0;
+    town.world.set_gateway_latency(Duration::from_secs(3));
+    let started = town.clock.monotonic();
+    let done = function(&town).work(batch, event_source::TIMEOUT).await;
+    assert!(town.clock.monotonic() - started < event_source::TIMEOUT);
+    // Attempt timeout and margins take 16 of the 30 s: calls begin in the first 14.
+    assert_eq!((done.len(), with_status(&town.world, RunStatus::Succeeded)), (5, 5));
+    assert_eq!(town.world.rows().len(), 5, "nothing else was begun");
+    let visible = town.world.waiting().iter().filter(|waiting| waiting.hidden_for.is_zero()).count();
+    assert_eq!(visible, 5, "the rest is there for another environment");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_with_too_little_time_begins_nothing() {
+    let (town, batch) = town_and_batch(3).await;
+    let done = function(&town).work(batch, Duration::from_secs(15)).await;
+    assert!(done.is_empty() && town.world.rows().is_empty());
+    assert!(town.world.waiting().iter().all(|waiting| waiting.hidden_for.is_zero()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_comes_again_after_its_back_off() {
+    let (town, batch) = town_and_batch(1).await;
+    town.world
+        .script("+447700900123", [Script::Answer(Outcome::Temporary { reason: "503".into(), retry_after: None })]);
+    let done = function(&town).work(batch, event_source::TIMEOUT).await;
+    assert!(done.is_empty());
+    let row = town.world.row(&run_of("c-0/bill", at(DUE_AT))).expect("a row");
+    let back_off = (row.not_before.expect("it waits") - town.clock.now()).to_std().unwrap_or_default();
+    let hidden_for = town.world.waiting()[0].hidden_for;
+    assert!(hidden_for >= back_off && hidden_for < back_off + Duration::from_secs(1), "{hidden_for:?} {back_off:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_answers_costs_its_siblings_nothing() {
+    let (town, batch) = town_and_batch(10).await;
+    town.world.script("+447700900123", [Script::NeverAnswers]);
+    let done = function(&town).work(batch, event_source::TIMEOUT).await;
+    assert_eq!(with_status(&town.world, RunStatus::Succeeded), 9);
+    assert_eq!(done.len(), 9, "the tenth comes again: its gateway drops repeats");
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedulers_and_functions_deliver_each_run_once() {
+    let mut town = Town::with(Shards { urgent: 1, standard: 2 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
+    for n in 0..40 {
+        town.add(reminder(&format!("c-{n}/bill"), EVERY_DAY)).await;
+    }
+    town.start_scheduler("s");
+    town.start_function("f1");
+    town.start_function("f2");
+    let all = |world: &World| with_status(world, RunStatus::Succeeded) == 40 && world.waiting().is_empty();
+    assert!(town.until(60, all).await, "{} of 40", with_status(&town.world, RunStatus::Succeeded));
+    assert_eq!(town.world.sends().len(), 40);
+}
