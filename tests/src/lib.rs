@@ -13,6 +13,7 @@ pub mod midnight;
 pub mod multicall;
 pub mod outage;
 pub mod rounds;
+pub mod runtime_api;
 pub mod simulation;
 pub mod watch;
 

@@ -177,8 +177,11 @@ impl Local {
     /// # Errors
     /// When it cannot be started.
     pub fn start_process(&self, name: &str, word: &str, args: &[&str]) -> anyhow::Result<Process> {
+        self.spawn(name, self.command(word, args))
+    }
+
+    fn spawn(&self, name: &str, mut command: Command) -> anyhow::Result<Process> {
         let log = self.logs.path().join(format!("{name}.log"));
-        let mut command = self.command(word, args);
         let child = command.stdout(Stdio::null()).stderr(File::create(&log)?).spawn();
         let child = child.with_context(|| format!("{} cannot be started", self.program.display()))?;
         Ok(Process { name: name.to_owned(), child, log })
@@ -198,6 +201,17 @@ impl Local {
     /// When it cannot be started.
     pub fn start_worker(&self, name: &str) -> anyhow::Result<Process> {
         self.start_process(name, WORKER, &["--id", name])
+    }
+
+    /// Starts the worker as a Lambda function on the Runtime API at `api`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_function(&self, name: &str, api: &str, options: &[&str]) -> anyhow::Result<Process> {
+        let mut command = self.command(WORKER, &[&["--id", name], options].concat());
+        command.env("AWS_LAMBDA_RUNTIME_API", api).env("AWS_LAMBDA_FUNCTION_NAME", "punctual-worker");
+        command.env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256").env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST");
+        self.spawn(name, command)
     }
 
     /// Makes jobs as they would have been made at `made_at`; that may be long ago.

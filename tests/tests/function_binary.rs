@@ -1,0 +1,99 @@
+//! The real binary as a Lambda function, driven by a server with Lambda's Runtime API, on the embedded stack.
+
+use anyhow::Context;
+use chrono::{SecondsFormat, TimeDelta};
+use punctual_core::ports::BATCH;
+use punctual_core::priority::Priority;
+use punctual_core::schedule::whole_second;
+use punctual_core::zone::Zones;
+use punctual_localstack::gateway::{Behaviour, GatewayConfig};
+use punctual_tests::local::{Local, eventually};
+use punctual_tests::reminder;
+use punctual_tests::runtime_api::RuntimeApi;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_punctual-tests");
+const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(30);
+const VISIBILITY: Duration = Duration::from_secs(180);
+const QUEUE: &str = "punctual-normal";
+
+/// A stack, a scheduler that has enqueued `jobs` runs, and the queue's messages waiting.
+async fn enqueued(jobs: usize, gateway: GatewayConfig) -> anyhow::Result<Local> {
+    let local = Local::start(PROGRAM, gateway, &[]).await?;
+    local.punctual(&["setup"]).await?;
+    let due_at = whole_second(local.now()) + TimeDelta::seconds(4);
+    let schedule = format!("every 24h from {}", due_at.to_rfc3339_opts(SecondsFormat::Secs, true));
+    let specs = (0..jobs).map(|n| {
+        let mut spec = reminder(&format!("c-{n}/bill"), &schedule);
+        spec.payload.to = format!("+4477009{n:05}");
+        spec
+    });
+    local.load(specs, local.now(), &Zones::embedded()).await?;
+    let scheduler = local.start_scheduler("s1", &[])?;
+    eventually("all is enqueued", PATIENCE, async || Ok(local.ledger.len() >= jobs)).await?;
+    scheduler.stop().await?;
+    Ok(local)
+}
+
+#[tokio::test]
+async fn the_binary_works_through_a_queue_as_a_function_and_reports_what_failed() -> anyhow::Result<()> {
+    const JOBS: usize = 40;
+    let mut gateway = GatewayConfig::default();
+    gateway
+        .script
+        .insert("+447700900007".into(), vec![Behaviour::Unavailable { retry_after_s: None }, Behaviour::Accept]);
+    let local = enqueued(JOBS, gateway).await?;
+    let api = RuntimeApi::start().await?;
+    let mut function = local.start_function("f1", &api.address.to_string(), &[])?;
+    let mut invocations = 0;
+    eventually("all but one is delivered", PATIENCE, async || {
+        function.check()?;
+        let batch = local.ports.queue.receive(Priority::Normal, BATCH, Duration::from_secs(1), VISIBILITY).await?;
+        if !batch.is_empty() {
+            invocations += 1;
+            let done = api
+                .invoke(&format!("i-{invocations}"), QUEUE, &batch, TIMEOUT)
+                .await
+                .with_context(|| function.log())?;
+            local.ports.queue.delete(Priority::Normal, &done.into_iter().collect::<Vec<_>>()).await?;
+        }
+        Ok(local.stack.gateway().stats().accepted == JOBS as u64 - 1)
+    })
+    .await?;
+    let depth = local.ports.queue.depth(Priority::Normal).await?;
+    assert_eq!((depth.visible, depth.in_flight), (0, 1), "one waits for its back-off");
+    let stats = local.stack.gateway().stats();
+    assert_eq!((stats.repeats, stats.rejected_429, stats.unavailable), (0, 0, 1));
+    assert!(function.errors().is_empty(), "{:?}", function.errors());
+    assert!(!function.log().contains("+4477009"), "a phone number is in the log");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_binary_gives_back_what_it_cannot_finish_and_lives_on() -> anyhow::Result<()> {
+    let gateway = GatewayConfig { latency: Duration::from_secs(2), ..GatewayConfig::default() };
+    let local = enqueued(10, gateway).await?;
+    let api = RuntimeApi::start().await?;
+    let options = ["--slots", "1", "--attempt-timeout-s", "5"];
+    let function = local.start_function("f1", &api.address.to_string(), &options)?;
+    let receive = async || local.ports.queue.receive(Priority::Normal, BATCH, Duration::ZERO, VISIBILITY).await;
+    let mut done = BTreeMap::new();
+    for n in 0..2 {
+        let batch = receive().await?;
+        assert!(!batch.is_empty(), "what was given back is there at once");
+        let receipts = api
+            .invoke(&format!("i-{n}"), QUEUE, &batch, Duration::from_secs(16))
+            .await
+            .with_context(|| function.log())?;
+        done.insert(n, (batch.len(), receipts.len()));
+        local.ports.queue.delete(Priority::Normal, &receipts.into_iter().collect::<Vec<_>>()).await?;
+    }
+    // Five seconds of sixteen are left to begin in: three calls of two seconds.
+    assert!(done.values().all(|(batch, done)| (1..=4).contains(done) && done < batch), "{done:?}");
+    let attempted = local.stack.gateway().stats().accepted as usize;
+    assert_eq!(attempted, done.values().map(|(_, done)| done).sum::<usize>(), "nothing was begun and not ended");
+    assert!(function.errors().is_empty(), "{:?}", function.errors());
+    Ok(())
+}
