@@ -38,11 +38,22 @@ impl RunKey {
     /// the key of a firing.
     ///
     /// # Panics
-    /// Unless the token is 1 to 40 ASCII letters and digits: it is a hash or random, never what a person wrote.
+    /// Unless the token is 1 to 40 hexadecimal digits: it is a hash or random, never what a person wrote.
     pub fn manual(at: DateTime<Utc>, token: &str) -> Self {
-        let is_token = (1..=40).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_alphanumeric());
-        assert!(is_token, "the token of a run key is 1 to 40 letters and digits");
+        let is_token = (1..=40).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_hexdigit());
+        assert!(is_token, "the token of a run key is 1 to 40 hexadecimal digits");
         RunKey(format!("{}m{token}", at.timestamp()))
+    }
+
+    /// The key of the `n`-th replay of this run, or of the run that this one replays: `r` and the number, counted from 1.
+    pub fn replay(&self, n: u32) -> Self {
+        RunKey(format!("{}r{n}", self.original()))
+    }
+
+    /// The key of the run that this one replays; its own, if it replays none.
+    pub fn original(&self) -> Self {
+        let replays = self.0.rsplit_once('r').filter(|(_, n)| n.parse::<u32>().is_ok());
+        RunKey(replays.map_or(&*self.0, |(original, _)| original).to_owned())
     }
 
     /// Whether the run was made by hand, and not by its job's schedule. A replay of such a run counts as one.
@@ -97,13 +108,21 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// Identity of a run: job key, `:`, run key. Also the reference given to the gateway.
+/// Identity of a run: job key, `:`, run key. Also the reference given to the gateway, where it replays no other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunId {
     /// The job.
     pub job_key: JobKey,
     /// The firing.
     pub run_key: RunKey,
+}
+
+impl RunId {
+    /// The run that this one replays, or itself: what a gateway knows it by, so that one which drops repeats drops those
+    /// of the original too.
+    pub fn original(&self) -> Self {
+        RunId { job_key: self.job_key.clone(), run_key: self.run_key.original() }
+    }
 }
 
 impl fmt::Display for RunId {

@@ -347,6 +347,20 @@ pub struct ListArgs {
 pub enum RunsCommand {
     /// List the runs of a job, the newest first.
     List(RunsListArgs),
+    /// Run once more what became dead or indeterminate, as a run of its own with the original's deadline.
+    Replay(ReplayArgs),
+}
+
+/// `runs replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Whose job.
+    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
+    pub tenant: String,
+    /// The job's id.
+    pub job: String,
+    /// The run's key, as `runs list` shows it.
+    pub run: String,
 }
 
 /// `runs list`.

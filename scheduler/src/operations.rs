@@ -3,10 +3,12 @@
 mod change;
 mod manual;
 mod quarantine;
+mod replay;
 
 pub use change::{Outcome, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
+pub use replay::{Replay, replay};
 
 use chrono::{DateTime, Utc};
 use punctual_core::clock::{Clock, ClockOff, Stopwatch};

@@ -316,7 +316,7 @@ async fn call(
     if !context.permits.still_valid(target) {
         return Outcome::Temporary { reason: "its rate share was lost before the call".into(), retry_after: None };
     }
-    let request = SmsRequest { reference: message.run_id(), payload: screened.job.spec.payload.clone() };
+    let request = SmsRequest { reference: message.run_id().original(), payload: screened.job.spec.payload.clone() };
     let answer = AssertUnwindSafe(context.gateway.send(&request)).catch_unwind();
     match tokio::time::timeout(time, answer).await {
         Ok(Ok(outcome)) => outcome,

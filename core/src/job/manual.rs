@@ -1,8 +1,8 @@
-//! Step 1, *job*: a run that a person asks for, besides those of the timetable.
+//! Step 1, *job*: a run that a person asks for, besides those of the timetable, or once more.
 
 use super::{ChangeError, Job, JobState};
 use crate::message::{MESSAGE_VERSION, Message};
-use crate::run::RunKey;
+use crate::run::{RunKey, RunRow};
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
@@ -29,19 +29,42 @@ impl Job {
     /// # Errors
     /// When the job's runs would not be run; says what to do first.
     pub fn run_by_hand(&self, run_key: RunKey, at: DateTime<Utc>) -> Result<Message, ChangeError> {
+        self.runs_by_hand()?;
+        Ok(Message {
+            v: MESSAGE_VERSION,
+            job_key: self.spec.key.clone(),
+            run_key,
+            generation: self.generation,
+            scheduled_at: at,
+            due_at: at,
+            first_enqueued_at: at,
+            scheduler: "by hand".into(),
+        })
+    }
+
+    /// The message of the `n`-th replay of a run that needs a person: a new run, of what the job says now, with the
+    /// original's instants, so that its deadline is the original's too.
+    ///
+    /// # Errors
+    /// When the job's runs would not be run; says what to do first.
+    pub fn replay(&self, original: &RunRow, n: u32, now: DateTime<Utc>) -> Result<Message, ChangeError> {
+        self.runs_by_hand()?;
+        let run_key = original.id.run_key.replay(n);
+        Ok(Message {
+            v: MESSAGE_VERSION,
+            job_key: self.spec.key.clone(),
+            scheduled_at: run_key.instant().unwrap_or(original.due_at),
+            run_key,
+            generation: self.generation,
+            due_at: original.due_at,
+            first_enqueued_at: now,
+            scheduler: "replay".into(),
+        })
+    }
+
+    fn runs_by_hand(&self) -> Result<(), ChangeError> {
         let instead = match self.state {
-            JobState::Active | JobState::Done => {
-                return Ok(Message {
-                    v: MESSAGE_VERSION,
-                    job_key: self.spec.key.clone(),
-                    run_key,
-                    generation: self.generation,
-                    scheduled_at: at,
-                    due_at: at,
-                    first_enqueued_at: at,
-                    scheduler: "by hand".into(),
-                });
-            }
+            JobState::Active | JobState::Done => return Ok(()),
             JobState::Paused => "resume it first",
             JobState::Cancelled => "create it again",
             JobState::Quarantined => "release or edit it first",

@@ -565,3 +565,15 @@ fn the_window_in_which_repeats_are_dropped_begins_with_the_first_unknown_attempt
     assert!(!row.needs_a_person(&gateway, at(59)));
     assert!(row.needs_a_person(&gateway, at(80)), "the gateway has forgotten the first");
 }
+
+#[test]
+fn a_replay_has_a_key_of_its_own_and_names_its_original() {
+    for original in [RunKey::scheduled(at(900)), RunKey::manual(at(900), "0af1")] {
+        let replay = original.replay(2);
+        assert_eq!(replay.as_str(), format!("{original}r2"));
+        assert_eq!((replay.original(), original.original()), (original.clone(), original.clone()));
+        assert_eq!(replay.replay(3), original.replay(3), "of a replay it is the original that is replayed");
+        assert_eq!((replay.is_manual(), replay.instant()), (original.is_manual(), original.instant()));
+        assert!(RunKey::try_from(String::from(replay)).is_ok());
+    }
+}

@@ -1,9 +1,9 @@
 //! Looking at jobs and changing them.
 
 use super::{CommandError, Store, bad, due_next, failed, in_option, open, print, shards_of, user};
-use crate::cli::{ChangeArgs, EditArgs, ListArgs, RunNowArgs, ShowArgs};
+use crate::cli::{ChangeArgs, EditArgs, ListArgs, ReplayArgs, RunNowArgs, ShowArgs};
 use crate::listing;
-use crate::operations::{self, OperationError, Outcome, RunNow, change_job, edit_job, quarantined};
+use crate::operations::{self, OperationError, Outcome, Replay, RunNow, change_job, edit_job, quarantined};
 use crate::timetable::given_or;
 use chrono::{DateTime, Utc};
 use punctual_core::aws::Names;
@@ -11,6 +11,7 @@ use punctual_core::clock::Clock;
 use punctual_core::job::{Change, ChangeError, Job, JobKey, JobSpec, Timetable};
 use punctual_core::payload::SmsPayload;
 use punctual_core::ports::{JobRead, Ports};
+use punctual_core::run::{RunId, RunKey};
 use punctual_core::zone::Zones;
 
 pub(super) async fn list(names: Names, args: ListArgs) -> Result<(), CommandError> {
@@ -95,6 +96,20 @@ fn patched(old: &JobSpec, args: &EditArgs, now: DateTime<Utc>, zones: &Zones) ->
         spread: read.spread,
         missed: read.missed,
     })
+}
+
+pub(super) async fn replay(names: Names, args: ReplayArgs) -> Result<(), CommandError> {
+    let job_key = JobKey::new(&args.tenant, &args.job).map_err(bad)?;
+    let run = RunId { job_key, run_key: RunKey::try_from(args.run).map_err(bad)? };
+    let Store { aws, ports, .. } = Store::open(names).await?;
+    match operations::replay(&ports, &*aws.clock, &run).await.map_err(refused)? {
+        Replay::Enqueued(replay) => print(format_args!("run {replay} is in its queue")),
+        Replay::Stands(latest, status) => Err(CommandError::Failed(format!(
+            "run {latest} is {}: only what is dead or indeterminate is replayed",
+            status.as_str()
+        ))),
+        Replay::Missing => Err(bad(format!("there is no run {run}: `punctual runs list {}` shows them", args.job))),
+    }
 }
 
 pub(super) async fn run_now(names: Names, args: RunNowArgs, zones: Zones) -> Result<(), CommandError> {
