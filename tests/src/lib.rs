@@ -134,7 +134,7 @@ pub fn work_settings() -> WorkSettings {
     WorkSettings {
         priorities: Priority::ALL.to_vec(),
         slots: SlotCounts::of(20),
-        prefetch: 20,
+        prefetch: 40,
         tenant_in_hand: usize::MAX,
         circuit: CircuitRule::default(),
         rate: share(450, 1).expect("a worker's share of 450 is at least 1"),
@@ -151,6 +151,7 @@ pub fn work_settings() -> WorkSettings {
         trust: s(50),
         poll: s(5),
         stop: s(25),
+        alive_file: None,
     }
 }
 

@@ -3,7 +3,9 @@
 //! A message is a lease from the moment it is received. As long as it is in hand its invisibility is extended; a lost
 //! extension forbids *starting* a call and nothing else. What is let go of goes its way in [`crate::returns`].
 
+use crate::alive::Alive;
 use crate::returns::{Return, Returned, Returns};
+use crate::service::CALL_TIME;
 use futures::future::join_all;
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
@@ -116,9 +118,10 @@ impl Hands {
     }
 
     /// Extends what is in hand, for ever.
-    pub async fn keep(&self) {
+    pub async fn keep(&self, alive: &Alive) {
         loop {
             tokio::time::sleep(self.heartbeat / 4).await;
+            let _under_way = alive.begin("a round of heartbeats", CALL_TIME);
             let is_due = |held: &&Arc<Held>| {
                 !held.is_lost.load(Ordering::Acquire) && held.trust().since.elapsed(&*self.clock) >= self.heartbeat
             };

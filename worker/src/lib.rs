@@ -3,6 +3,7 @@
 //! A message goes five of the nine steps here, one module each: [`lease`], `idempotency`, [`rate`], [`deliver`],
 //! `record`; `pipeline` is the way through them, [`service`] the loops around it.
 
+pub mod alive;
 mod clock;
 pub mod deliver;
 mod idempotency;
@@ -20,6 +21,7 @@ pub mod tenants;
 
 use clap::Parser;
 use punctual_core::aws::{Names, connect};
+use punctual_core::clock::SystemClock;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
 use punctual_core::zone::Zones;
 use service::{Ended, Equipment};
@@ -33,6 +35,17 @@ use std::time::Duration;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = Cli::parse_from(args);
     init_logs("info");
+    if cli.check_alive {
+        return match cli.alive_file.as_deref().map(|file| alive::check(file, &SystemClock::new())) {
+            Some(Ok(())) => ExitCode::from(EXIT_OK),
+            Some(Err(problem)) => fail("punctual-worker", &problem, EXIT_FAILED),
+            None => fail(
+                "punctual-worker",
+                &"name the file that the worker keeps: PUNCTUAL_WORK_ALIVE_FILE",
+                EXIT_BAD_INPUT,
+            ),
+        };
+    }
     let (names, settings, zones) = match cli.checked() {
         Ok(checked) => checked,
         Err(problems) => {

@@ -5,6 +5,8 @@
 //! lost means that it comes again sooner. What is sent again is deleted only after the queue took it: at worst there are
 //! two messages for one run, and the second finds the row of the first.
 
+use crate::alive::Alive;
+use crate::service::CALL_TIME;
 use futures::future::join_all;
 use punctual_core::clock::Clock;
 use punctual_core::lease::{PutBackBy, put_back_by};
@@ -55,10 +57,11 @@ pub enum Return {
 pub type Returns = mpsc::UnboundedReceiver<Returned>;
 
 /// Performs what is returned, in batches, until nobody can return anything any more.
-pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut returns: Returns) {
+pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut returns: Returns, alive: &Alive) {
     let mut gathered = Vec::new();
     let mut depths = Depths::of(queue.clone(), clock);
     while returns.recv_many(&mut gathered, GATHERED).await > 0 {
+        let _under_way = alive.begin("giving messages back", CALL_TIME);
         if gathered.len() < BATCH {
             tokio::time::sleep(GATHERING).await;
             while gathered.len() < GATHERED {

@@ -1,5 +1,6 @@
 //! One worker: a receiving loop per priority, heartbeats, and an orderly stop.
 
+use crate::alive::Alive;
 use crate::clock;
 use crate::idempotency::read_jobs;
 use crate::lease::{Hands, Held};
@@ -27,6 +28,9 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 const CLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// Time for the last gives-back and deletes after the work has ended; what does not happen then comes back by itself.
 const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// A call to the queue that takes longer, with all its tries, never ends.
+pub(crate) const CALL_TIME: Duration = Duration::from_secs(120);
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,17 +80,18 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     let context = Arc::new(context);
     let (queue, clock) = (context.ports.queue.clone(), context.clock.clone());
     let (settings, hands) = (context.settings.clone(), context.hands.clone());
+    let alive = Arc::new(Alive::new(clock.clone()));
     let (stopping, is_stopping) = watch::channel(false);
     let mut receivers = JoinSet::new();
     for priority in &settings.priorities {
-        receivers.spawn(receive(context.clone(), *priority, is_stopping.clone()));
+        receivers.spawn(receive(context.clone(), alive.clone(), *priority, is_stopping.clone()));
     }
     let mut dealer = JoinSet::new();
     dealer.spawn(context.slots.clone().deal());
     let mut keeper = JoinSet::new();
     keeper.spawn({
-        let hands = hands.clone();
-        async move { hands.keep().await }
+        let (hands, alive) = (hands.clone(), alive.clone());
+        async move { hands.keep(&alive).await }
     });
     let mut watcher = JoinSet::new();
     watcher.spawn({
@@ -97,7 +102,10 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
         }
     });
     let mut returner = JoinSet::new();
-    returner.spawn(returns::perform(queue, clock, returns));
+    returner.spawn({
+        let alive = alive.clone();
+        async move { returns::perform(queue, clock, returns, &alive).await }
+    });
 
     let broken = tokio::select! {
         biased;
@@ -107,9 +115,10 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
         ended = keeper.join_next() => Some(("heartbeats", ended)),
         ended = watcher.join_next() => Some(("the watch over the clock", ended)),
         ended = returner.join_next() => Some(("giving back", ended)),
+        overdue = alive.watch(settings.alive_file.as_deref()) => Some((overdue, None)),
     };
     if let Some((what, ended)) = &broken {
-        tracing::error!(what, ?ended, "a loop that must not end has ended: the worker stops");
+        tracing::error!(what, ?ended, "a loop has ended or stands still: the worker stops");
     }
     tracing::info!("stopping: nothing more is started");
     stopping.send_replace(true);
@@ -134,7 +143,7 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
 }
 
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
-async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Receiver<bool>) {
+async fn receive(context: Arc<Context>, alive: Arc<Alive>, priority: Priority, mut stop: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
     let batch = BATCH.min(context.settings.prefetch.div_ceil(2));
     let mut work = JoinSet::new();
@@ -155,7 +164,10 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
         let asked = Stopwatch::start(&*context.clock);
         let (poll, visibility) = (context.settings.poll, context.settings.visibility);
         // A receive that is cut off may have taken messages: it is always waited for.
-        match context.ports.queue.receive(priority, permits.len(), poll, visibility).await {
+        let under_way = alive.begin("a receive", poll + CALL_TIME);
+        let received = context.ports.queue.receive(priority, permits.len(), poll, visibility).await;
+        drop(under_way);
+        match received {
             Ok(deliveries) => {
                 failures = 0;
                 // In hand first: reading their jobs takes time, and heartbeats begin at the receipt.

@@ -39,8 +39,8 @@ pub struct Cli {
     /// Calls under way at once.
     #[arg(long, env = "PUNCTUAL_WORK_SLOTS", default_value_t = 20)]
     pub slots: usize,
-    /// Messages of each priority held at once, those in a slot included.
-    #[arg(long, env = "PUNCTUAL_WORK_PREFETCH", default_value_t = 20)]
+    /// Messages of each priority held at once, those in a slot included; twice the slots keep all of them busy.
+    #[arg(long, env = "PUNCTUAL_WORK_PREFETCH", default_value_t = 40)]
     pub prefetch: usize,
     /// Queues to read, such as `urgent` for workers that are kept for one-time passwords.
     #[arg(long, env = "PUNCTUAL_WORK_PRIORITIES", value_delimiter = ',', default_values_t = Priority::ALL)]
@@ -76,6 +76,12 @@ pub struct Cli {
     /// Seconds to finish what is under way when told to stop.
     #[arg(long, env = "PUNCTUAL_WORK_STOP_S", default_value_t = 25)]
     pub stop_s: u64,
+    /// File that is written each second while the worker gets somewhere, for a health check.
+    #[arg(long, env = "PUNCTUAL_WORK_ALIVE_FILE")]
+    pub alive_file: Option<PathBuf>,
+    /// Only say whether the worker that keeps that file gets anywhere: exit code 0, or 1 when it was not written for 30 s.
+    #[arg(long)]
+    pub check_alive: bool,
     /// Directory of zone rules (TZif); without it the newer of the embedded rules and the system's.
     #[arg(long, env = "PUNCTUAL_TZDIR")]
     pub tzdir: Option<PathBuf>,
@@ -114,6 +120,8 @@ pub struct WorkSettings {
     pub poll: Duration,
     /// Time to finish when told to stop.
     pub stop: Duration,
+    /// Kept fresh while the worker gets somewhere.
+    pub alive_file: Option<PathBuf>,
 }
 
 /// Time to record an outcome, beyond the call itself.
@@ -199,6 +207,7 @@ impl Cli {
             trust: s(self.trust_s),
             poll: POLL.min(s(self.visibility_s - self.trust_s)),
             stop: s(self.stop_s),
+            alive_file: self.alive_file.clone(),
         };
         Ok((names, settings, zones))
     }
