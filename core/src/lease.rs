@@ -306,9 +306,10 @@ pub const MANY_IN_FLIGHT: u64 = 10_000;
 const TOO_MANY_IN_FLIGHT: u64 = 100_000;
 /// What waits for less is hidden: to be sent again means to wait for fifteen minutes.
 const WORTH_SENDING: Duration = Duration::from_secs(60);
-/// A message older than this is sent again, which makes it young: SQS drops what is fourteen days old, and moves to the dead
-/// letters what was received a thousand times.
+/// A message older than this is sent again, which makes it young: SQS drops what is fourteen days old.
 const OLD: Duration = Duration::from_secs(7 * 86_400);
+/// So is one that was received so often: SQS moves to the dead letters what was received a thousand times.
+const OFTEN_RECEIVED: u32 = 500;
 
 /// How a message is put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,14 +320,12 @@ pub enum PutBackBy {
     SendAgain,
 }
 
-/// Decides how a message is put back for `wait`, with so many in flight, `age` after its run was first enqueued.
-pub fn put_back_by(wait: Duration, in_flight: u64, age: Duration) -> PutBackBy {
-    let many = in_flight >= MANY_IN_FLIGHT || age >= OLD;
-    if in_flight >= TOO_MANY_IN_FLIGHT || many && wait >= WORTH_SENDING {
-        PutBackBy::SendAgain
-    } else {
-        PutBackBy::Hide(wait.min(LONGEST_HIDE))
-    }
+/// Decides how a message is put back for `wait` that was received so often, with so many in flight, `age` after its run was
+/// first enqueued.
+pub fn put_back_by(wait: Duration, receive_count: u32, in_flight: u64, age: Duration) -> PutBackBy {
+    let must = in_flight >= TOO_MANY_IN_FLIGHT || receive_count >= OFTEN_RECEIVED;
+    let may = in_flight >= MANY_IN_FLIGHT || age >= OLD;
+    if must || may && wait >= WORTH_SENDING { PutBackBy::SendAgain } else { PutBackBy::Hide(wait.min(LONGEST_HIDE)) }
 }
 
 #[cfg(test)]
@@ -514,16 +513,17 @@ mod tests {
     #[test]
     fn what_waits_for_long_does_not_fill_a_queues_places_in_flight() {
         let day = S(86_400);
-        for (wait, in_flight, age, expected) in [
-            (S(5), 0, S(0), PutBackBy::Hide(S(5))),
-            (S(900), 9_999, S(0), PutBackBy::Hide(S(600))),
-            (S(60), 10_000, S(0), PutBackBy::SendAgain),
-            (S(59), 10_000, S(0), PutBackBy::Hide(S(59))),
-            (S(5), 100_000, S(0), PutBackBy::SendAgain),
-            (S(600), 0, day * 7, PutBackBy::SendAgain),
-            (S(30), 0, day * 7, PutBackBy::Hide(S(30))),
+        for (wait, count, in_flight, age, expected) in [
+            (S(5), 1, 0, S(0), PutBackBy::Hide(S(5))),
+            (S(900), 499, 9_999, S(0), PutBackBy::Hide(S(600))),
+            (S(60), 1, 10_000, S(0), PutBackBy::SendAgain),
+            (S(59), 1, 10_000, S(0), PutBackBy::Hide(S(59))),
+            (S(5), 1, 100_000, S(0), PutBackBy::SendAgain),
+            (S(5), 500, 0, S(0), PutBackBy::SendAgain),
+            (S(600), 1, 0, day * 7, PutBackBy::SendAgain),
+            (S(30), 1, 0, day * 7, PutBackBy::Hide(S(30))),
         ] {
-            assert_eq!(put_back_by(wait, in_flight, age), expected, "{wait:?} {in_flight} {age:?}");
+            assert_eq!(put_back_by(wait, count, in_flight, age), expected, "{wait:?} {count} {in_flight} {age:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! Of every ten runs that the shared slots take, six are urgent, three normal and one bulk, as long as each has some that
 //! may go; what one has not goes to the others. A few slots take urgent runs only, so that one need never wait for a slow
 //! call of another kind. Slots are used in turn, so the shares are the same whether slots or permits are scarce. A host
-//! that answers slowly gets only so many slots. Nothing here reads a clock or knows what a run is.
+//! that answers slowly gets only so many slots. Among those that wait for one target, tenants take turns. Nothing here reads a clock or knows what a run is.
 
 use crate::priority::{Priority, Weights};
 use crate::target::Target;
@@ -75,9 +75,33 @@ struct Lines {
 
 #[derive(Debug, Default)]
 struct Line {
-    tickets: VecDeque<Ticket>,
+    /// Those of each tenant; the tenant that is first is next, and then last.
+    tenants: VecDeque<(String, VecDeque<Ticket>)>,
     /// Of the targets of a priority, the one that was served longest ago is next.
     last_served: u64,
+}
+
+impl Line {
+    fn add(&mut self, tenant: &str, ticket: Ticket) {
+        match self.tenants.iter_mut().find(|(known, _)| known == tenant) {
+            Some((_, tickets)) => tickets.push_back(ticket),
+            None => self.tenants.push_back((tenant.to_owned(), VecDeque::from([ticket]))),
+        }
+    }
+
+    fn remove(&mut self, ticket: Ticket) {
+        self.tenants.iter_mut().for_each(|(_, tickets)| tickets.retain(|waiting| *waiting != ticket));
+        self.tenants.retain(|(_, tickets)| !tickets.is_empty());
+    }
+
+    fn take_first(&mut self) -> Option<Ticket> {
+        let (tenant, mut tickets) = self.tenants.pop_front()?;
+        let first = tickets.pop_front();
+        if !tickets.is_empty() {
+            self.tenants.push_back((tenant, tickets));
+        }
+        first
+    }
 }
 
 impl Turns {
@@ -96,22 +120,22 @@ impl Turns {
     }
 
     /// Stands in line.
-    pub fn wait(&mut self, ticket: Ticket, priority: Priority, target: &Target) {
+    pub fn wait(&mut self, ticket: Ticket, priority: Priority, target: &Target, tenant: &str) {
         let lines = self.waiting.entry(priority).or_default();
         let line = lines.by_target.entry(target.clone()).or_insert_with(|| Line {
             // Whoever comes anew is no further ahead than those who were served just now, and not behind them.
             last_served: lines.served,
             ..Line::default()
         });
-        line.tickets.push_back(ticket);
+        line.add(tenant, ticket);
     }
 
     /// Leaves the line; does nothing if it stands in none.
     pub fn leave(&mut self, ticket: Ticket, priority: Priority, target: &Target) {
         let Some(lines) = self.waiting.get_mut(&priority) else { return };
         let Some(line) = lines.by_target.get_mut(target) else { return };
-        line.tickets.retain(|waiting| *waiting != ticket);
-        if line.tickets.is_empty() {
+        line.remove(ticket);
+        if line.tenants.is_empty() {
             lines.by_target.remove(target);
         }
     }
@@ -190,7 +214,7 @@ impl Turns {
     /// Sends away all that wait for `target`.
     pub fn send_away(&mut self, target: &Target) -> Vec<Ticket> {
         let lines = self.waiting.values_mut().filter_map(|lines| lines.by_target.remove(target));
-        lines.flat_map(|line| line.tickets).collect()
+        lines.flat_map(|line| line.tenants).flat_map(|(_, tickets)| tickets).collect()
     }
 
     /// Calls under way.
@@ -204,9 +228,9 @@ impl Turns {
         let (target, line) = of_these.min_by_key(|(_, line)| line.last_served).expect("one of them is ready");
         lines.served += 1;
         line.last_served = lines.served;
-        let ticket = line.tickets.pop_front().expect("a line that is empty is removed");
+        let ticket = line.take_first().expect("a line that is empty is removed");
         let target = target.clone();
-        if line.tickets.is_empty() {
+        if line.tenants.is_empty() {
             lines.by_target.remove(&target);
         }
         (ticket, target)
@@ -233,7 +257,7 @@ mod tests {
 
         fn add(&mut self, priority: Priority, target: &Target) {
             self.next += 1;
-            self.turns.wait(self.next, priority, target);
+            self.turns.wait(self.next, priority, target, "bank");
         }
 
         /// Starts calls until nobody can go or so many are under way; each taken is replaced by another of its kind.
@@ -333,6 +357,17 @@ mod tests {
         }
         let order: Vec<Target> = (0..4).map(|_| pool.turns.pick(|_| true).unwrap().target).collect();
         assert!(order[..2].contains(&email), "{order:?}");
+    }
+
+    #[test]
+    fn tenants_of_one_target_take_turns_however_many_runs_one_has() {
+        let mut turns = Turns::new(SlotCounts::of(20));
+        (0..1_000).for_each(|ticket| turns.wait(ticket, Priority::Normal, &Target::sms(), "big"));
+        (1_000..1_003).for_each(|ticket| turns.wait(ticket, Priority::Normal, &Target::sms(), "small"));
+        let order: Vec<Ticket> = (0..8).map(|_| turns.pick(|_| true).unwrap().ticket).collect();
+        assert_eq!(order, [0, 1_000, 1, 1_001, 2, 1_002, 3, 4]);
+        turns.leave(5, Priority::Normal, &Target::sms());
+        assert_eq!(turns.pick(|_| true).unwrap().ticket, 6);
     }
 
     #[test]

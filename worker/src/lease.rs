@@ -90,8 +90,8 @@ impl Hands {
     /// Lets go of a message whose run was first enqueued so long ago, and that waits for something that may take long.
     pub fn put_back(&self, held: &Held, wait: Duration, age: Duration) {
         let longest_hide = self.extension(held, LONGEST_HIDE).unwrap_or_default();
-        let body = held.delivery.body.clone();
-        self.give(held, Return::PutBack { wait: whole_seconds(wait), longest_hide, age, body });
+        let (receive_count, body) = (held.delivery.receive_count, held.delivery.body.clone());
+        self.give(held, Return::PutBack { wait: whole_seconds(wait), longest_hide, receive_count, age, body });
     }
 
     fn give(&self, held: &Held, what: Return) {

@@ -142,7 +142,7 @@ async fn work(
     };
     let mut screened = screen(context, held, message, job, &mut stop).await?;
     let target = Target::sms();
-    let granted = turn(context, held, &target, &mut stop).await?;
+    let granted = turn(context, held, message, &target, &mut stop).await?;
     let mut permit_at = granted.permit_at;
     if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, None, &mut stop).await?;
@@ -244,11 +244,12 @@ pub(crate) async fn pause(stop: &mut watch::Receiver<bool>, wait: Duration) {
 async fn turn(
     context: &Context,
     held: &Held,
+    message: &Message,
     target: &Target,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Granted, Step> {
     let waits_from = context.clock.monotonic();
-    let turn = context.slots.turn(held.delivery.priority, target);
+    let turn = context.slots.turn(held.delivery.priority, target, message.job_key.tenant());
     tokio::pin!(turn);
     loop {
         let turn = tokio::select! {
@@ -262,7 +263,7 @@ async fn turn(
                 context.metrics.limiter_wait.record((context.clock.monotonic() - waits_from).as_secs_f64());
                 return Ok(granted);
             }
-            Some(Err(SentAway)) => return Err(circuit_is_open(context, target)),
+            Some(Err(SentAway)) => return Err(circuit_is_open(context, held, target)),
             None => is_worth_waiting(context, held, target, stop)?,
         }
     }
@@ -281,13 +282,13 @@ fn is_worth_waiting(context: &Context, held: &Held, target: &Target, stop: &watc
     Err(Step::PutBack { wait, why: "its target has its part of the slots" })
 }
 
-/// No attempt is counted: the run comes again when its target is tried again, or somewhat later.
-fn circuit_is_open(context: &Context, target: &Target) -> Step {
+/// No attempt is counted. Nobody knows when its target is well again.
+fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
     let closed_for = match context.slots.gate(target) {
         Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
         Gate::Closed | Gate::HalfOpen => Duration::ZERO,
     };
-    let wait = closed_for + context.slots.put_back(target, LONGEST_DELAY);
+    let wait = closed_for.max(growing(FIRST_PUT_BACK, held.delivery.receive_count));
     Step::PutBack { wait: Wait::For(wait), why: "the circuit of its target is open" }
 }
 

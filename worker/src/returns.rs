@@ -46,6 +46,8 @@ pub enum Return {
         wait: Duration,
         /// For how long it may be hidden at all.
         longest_hide: Duration,
+        /// How often it was received.
+        receive_count: u32,
         /// Since its run was first enqueued.
         age: Duration,
         /// To be sent again.
@@ -100,8 +102,8 @@ impl Calls {
             match what {
                 Return::Delete => calls.deletes.entry(priority).or_default().push(receipt),
                 Return::Hide(wait) => calls.hides.entry(priority).or_default().push((receipt, wait)),
-                Return::PutBack { wait, longest_hide, age, body } => {
-                    match put_back_by(wait, depths.in_flight(priority).await, age) {
+                Return::PutBack { wait, longest_hide, receive_count, age, body } => {
+                    match put_back_by(wait, receive_count, depths.in_flight(priority).await, age) {
                         PutBackBy::Hide(wait) => {
                             calls.hides.entry(priority).or_default().push((receipt, wait.min(longest_hide)));
                         }

@@ -92,7 +92,12 @@ impl Slots {
     ///
     /// # Errors
     /// When the target's circuit is open, or opens meanwhile.
-    pub async fn turn(self: &Arc<Self>, priority: Priority, target: &Target) -> Result<Granted, SentAway> {
+    pub async fn turn(
+        self: &Arc<Self>,
+        priority: Priority,
+        target: &Target,
+        tenant: &str,
+    ) -> Result<Granted, SentAway> {
         let (sender, receiver) = oneshot::channel();
         let ticket = {
             let mut state = self.lock();
@@ -101,7 +106,7 @@ impl Slots {
             }
             state.last_ticket += 1;
             let ticket = state.last_ticket;
-            state.turns.wait(ticket, priority, target);
+            state.turns.wait(ticket, priority, target, tenant);
             state.waiting.insert(ticket, sender);
             ticket
         };

@@ -1,0 +1,169 @@
+//! Who goes first: weights, slots that are kept for urgent runs, tenants, and a fault of one target that stops no other.
+
+use punctual_core::due::Shards;
+use punctual_core::job::JobKey;
+use punctual_core::memory::{FaultPlan, World};
+use punctual_core::message::{MESSAGE_VERSION, Message};
+use punctual_core::priority::Priority;
+use punctual_core::rate::share;
+use punctual_core::run::{RunId, RunKey};
+use punctual_tests::{Town, at, reminder};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DUE_AT: i64 = 8;
+const EVERY_DAY: &str = "every 24h from 2026-10-05T03:13:28Z";
+/// More than twenty slots need.
+const NO_LIMIT_PER_S: u32 = 100_000;
+
+async fn town(rate_per_s: u32) -> Town {
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
+    town.work.rate = share(rate_per_s, 1).expect("at least one a second");
+    town.world.set_gateway_latency(Duration::from_millis(20));
+    town
+}
+
+/// Puts `count` runs of a tenant into the queue of a priority.
+async fn enqueue(town: &Town, tenant: &str, priority: Priority, count: usize) {
+    let mut bodies = Vec::with_capacity(count);
+    for n in 0..count {
+        let mut spec = reminder("any", EVERY_DAY);
+        spec.key = JobKey::new(tenant, &format!("{priority}-{n}")).expect("a valid id");
+        spec.priority = priority;
+        let job_key = spec.key.clone();
+        town.add(spec).await;
+        let message = Message {
+            v: MESSAGE_VERSION,
+            generation: town.world.job(&job_key).expect("it was made").generation,
+            job_key,
+            run_key: RunKey::scheduled(at(DUE_AT)),
+            scheduled_at: at(DUE_AT),
+            due_at: at(DUE_AT),
+            first_enqueued_at: town.clock.now(),
+            scheduler: "by hand".into(),
+        };
+        bodies.push(message.encode());
+    }
+    for some in bodies.chunks(10) {
+        town.world.ports().queue.send(priority, some).await.expect("memory does not fail");
+    }
+}
+
+fn priority_of(run: &RunId) -> Priority {
+    let word = run.job_key.as_str().rsplit_once('/').and_then(|(_, id)| id.split_once('-')).expect("a key of ours").0;
+    word.parse().expect("a priority")
+}
+
+/// The shares of the priorities in the first `count` calls.
+fn shares(world: &World, count: usize) -> BTreeMap<Priority, f64> {
+    let mut shares = BTreeMap::new();
+    for sent in world.sends().iter().take(count) {
+        *shares.entry(priority_of(&sent.reference)).or_default() += 1.0 / count as f64;
+    }
+    shares
+}
+
+fn assert_shares(found: &BTreeMap<Priority, f64>, expected: &[(Priority, f64)]) {
+    for (priority, share) in expected {
+        let found = found.get(priority).copied().unwrap_or(0.0);
+        assert!((found - share).abs() < 0.02, "{priority}: {found} instead of {share}");
+    }
+}
+
+async fn after_calls(town: &Town, count: usize) {
+    assert!(town.until(600, |world| world.sends().len() >= count).await, "{} calls", town.world.sends().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pool_takes_68_24_8_of_hundred_whether_slots_or_permits_are_scarce() {
+    for rate_per_s in [NO_LIMIT_PER_S, 50] {
+        let mut town = town(rate_per_s).await;
+        for priority in Priority::ALL {
+            enqueue(&town, "bank", priority, 4_000).await;
+        }
+        town.start_worker("w");
+        after_calls(&town, 4_000).await;
+        let expected = [(Priority::Urgent, 0.68), (Priority::Normal, 0.24), (Priority::Bulk, 0.08)];
+        assert_shares(&shares(&town.world, 4_000), &expected);
+        town.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_queues_share_goes_on_to_the_others() {
+    let mut town = town(NO_LIMIT_PER_S).await;
+    for priority in [Priority::Normal, Priority::Bulk] {
+        enqueue(&town, "bank", priority, 2_000).await;
+    }
+    town.start_worker("w");
+    after_calls(&town, 2_000).await;
+    assert_shares(&shares(&town.world, 2_000), &[(Priority::Normal, 0.75), (Priority::Bulk, 0.25)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_priority_starves_under_endless_urgent_work() {
+    let mut town = town(50).await;
+    enqueue(&town, "bank", Priority::Urgent, 3_000).await;
+    enqueue(&town, "bank", Priority::Bulk, 100).await;
+    town.start_worker("w");
+    let bulk_is_done = |world: &World| {
+        world.sends().iter().filter(|sent| priority_of(&sent.reference) == Priority::Bulk).count() == 100
+    };
+    assert!(town.until(60, bulk_is_done).await, "bulk waits although its share of 50 a second is more than 2");
+    assert!(town.world.sends().len() < 3_000, "urgent runs are still waiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_urgent_run_starts_within_two_seconds_behind_a_backlog_at_the_limit() {
+    let mut town = town(450).await;
+    enqueue(&town, "bank", Priority::Bulk, 5_000).await;
+    town.start_worker("w");
+    after_calls(&town, 450).await;
+    let asked_at = town.clock.now();
+    enqueue(&town, "bank", Priority::Urgent, 1).await;
+    let is_urgent = |world: &World| world.sends().iter().any(|sent| priority_of(&sent.reference) == Priority::Urgent);
+    assert!(town.until(2, is_urgent).await);
+    let sends = town.world.sends();
+    let started_at =
+        sends.iter().find(|sent| priority_of(&sent.reference) == Priority::Urgent).expect("it is there").at;
+    assert!((started_at - asked_at).as_seconds_f64() < 2.0);
+    assert!(sends.len() < 5_000, "the backlog is not over");
+}
+
+/// Calls of a tenant that began within two seconds of `since`.
+fn soon_after(world: &World, tenant: &str, since: chrono::DateTime<chrono::Utc>) -> usize {
+    let in_time = |at: chrono::DateTime<chrono::Utc>| (at - since).as_seconds_f64() <= 2.0;
+    world.sends().iter().filter(|sent| sent.reference.job_key.tenant() == tenant && in_time(sent.at)).count()
+}
+
+/// One tenant's backlog is put back until about its turn, so that the queue shows what stands behind it.
+async fn ten_behind(backlog: usize, tenant_in_hand: usize) -> usize {
+    let mut town = town(450).await;
+    // Somewhat more than a second of work: visibility is counted in seconds.
+    (town.work.prefetch, town.work.tenant_in_hand) = (600, tenant_in_hand);
+    enqueue(&town, "big", Priority::Normal, backlog).await;
+    town.start_worker("w");
+    // The worker has seen the whole queue once, and works at the limit.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let asked_at = town.clock.now();
+    enqueue(&town, "small", Priority::Normal, 10).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let found = soon_after(&town.world, "small", asked_at);
+    let before = town.world.sends().len();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let rate = (town.world.sends().len() - before) as f64 / 10.0;
+    assert!(rate > 0.95 * 450.0, "the limit is used meanwhile: {rate} a second");
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_tenants_backlog_delays_anothers_ten_runs_by_less_than_two_seconds() {
+    assert_eq!(ten_behind(30_000, 480).await, 10);
+}
+
+/// The control: without a part of its own a tenant waits for all that stands before it.
+#[tokio::test(start_paused = true)]
+async fn without_a_bound_for_tenants_the_ten_wait_for_the_whole_backlog() {
+    assert_eq!(ten_behind(30_000, usize::MAX).await, 0);
+}
