@@ -37,6 +37,7 @@ pub mod run;
 pub mod scale;
 pub mod schedule;
 pub mod spread;
+pub mod steering;
 pub mod target;
 pub mod turns;
 pub mod zone;

@@ -114,7 +114,7 @@ pub struct CostArgs {
     #[arg(long, default_value_t = 3)]
     pub copies: u32,
     /// Workers.
-    #[arg(long, env = "PUNCTUAL_WORK_WORKERS", default_value_t = 1)]
+    #[arg(long, default_value_t = 1)]
     pub workers: u32,
     /// Milliseconds between two looks at the timetable.
     #[arg(long, env = "PUNCTUAL_DISPATCH_TICK_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=60_000))]

@@ -20,7 +20,7 @@ use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
-use punctual_core::lease::LeaseId;
+use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::missed::{Many, MissedRule};
@@ -28,13 +28,13 @@ use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::process_id;
-use punctual_core::rate::share;
 use punctual_core::retry::{GatewayPolicy, RetryRule, WhenUnknown};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::Schedule;
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
+use punctual_worker::rate::Sharing;
 use punctual_worker::service as worker;
 use punctual_worker::settings::WorkSettings;
 use std::future::{Future, pending};
@@ -130,7 +130,8 @@ pub fn work_settings() -> WorkSettings {
     WorkSettings {
         slots: 20,
         prefetch: 20,
-        rate: share(450, 1).expect("a worker's share of 450 is at least 1"),
+        sharing: Sharing::Leased,
+        share_leases: LeaseTimes::default(),
         gateway: GatewayPolicy {
             dedupe_window: s(86_400),
             on_unknown: WhenUnknown::Hold,

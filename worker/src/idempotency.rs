@@ -2,12 +2,15 @@
 
 use crate::pipeline::{Context, Step};
 use punctual_core::clock::Stopwatch;
-use punctual_core::idempotency::{PutBack, Screen, screen};
+use punctual_core::idempotency::{HELD_WAIT, PutBack, Screen, screen};
 use punctual_core::job::Job;
 use punctual_core::message::Message;
+use punctual_core::payload::Handler;
 use punctual_core::ports::{JobRead, PortResult, Put};
+use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::run::{Begin, Event, RunRow, RunStatus, SkippedBy, Transition, apply};
+use punctual_core::target::Target;
 use std::time::Duration;
 
 /// A job that this version cannot read may be readable to the next: its messages wait for that.
@@ -51,7 +54,12 @@ enum Written {
 }
 
 /// Reads job and row and decides; performs what needs no call.
-pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Look> {
+pub(crate) async fn look(context: &Context, priority: Priority, message: &Message) -> PortResult<Look> {
+    let Some(steering) = context.steered.current() else { return Ok(Look::Soon(SOON)) };
+    let tenant = message.job_key.tenant();
+    if steering.hold_before_reading(tenant, priority).is_some() {
+        return Ok(Look::Do(held(context)));
+    }
     let age = Stopwatch::start(&*context.clock);
     let id = message.run_id();
     let keys = [message.job_key.clone()];
@@ -75,7 +83,8 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
     };
     let now = context.clock.now();
     let takeover_grace = context.settings.takeover_grace;
-    let event = match (screen(message, job.as_ref(), row.as_ref(), now, &context.zones), job) {
+    let hold = job.as_ref().and_then(|job| steering.hold(tenant, priority, &target_of(job)));
+    let event = match (screen(message, job.as_ref(), row.as_ref(), hold, now, &context.zones), job) {
         (Screen::Run, Some(job)) => {
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
@@ -101,8 +110,21 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
     }))
 }
 
-/// Makes the run this worker's own.
-pub(crate) async fn begin(context: &Context, message: &Message, screened: &Screened, token: &str) -> PortResult<Begun> {
+/// Makes the run this worker's own, unless it is held by now.
+pub(crate) async fn begin(
+    context: &Context,
+    priority: Priority,
+    message: &Message,
+    screened: &Screened,
+    token: &str,
+) -> PortResult<Begun> {
+    let Some(steering) = context.steered.current() else {
+        let step = Step::PutBack { wait: SOON, why: "holds are not known", grows: false };
+        return Ok(Begun::Do(step));
+    };
+    if steering.hold(message.job_key.tenant(), priority, &target_of(&screened.job)).is_some() {
+        return Ok(Begun::Do(held(context)));
+    }
     let event = Event::Begin(begin_event(context, &screened.job, token));
     Ok(match write(context, message, screened.row.clone(), &event).await? {
         Written::Row(row) if row.status == RunStatus::Running => {
@@ -115,6 +137,19 @@ pub(crate) async fn begin(context: &Context, message: &Message, screened: &Scree
         Written::Row(row) => Begun::Do(ended(context, *row)),
         Written::Refused(step) => Begun::Do(step),
     })
+}
+
+/// Whom a job's calls go to.
+pub(crate) fn target_of(job: &Job) -> Target {
+    match job.spec.handler {
+        Handler::Sms => Target::sms(),
+    }
+}
+
+/// Puts a message under a hold back.
+fn held(context: &Context) -> Step {
+    context.metrics.put_back(PutBack::Held);
+    Step::PutBack { wait: HELD_WAIT, why: PutBack::Held.as_str(), grows: true }
 }
 
 fn begin_event<'a>(context: &'a Context, job: &Job, token: &'a str) -> Begin<'a> {

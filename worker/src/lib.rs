@@ -1,7 +1,7 @@
 //! The `punctual-worker` command: takes runs from the queues and does their work.
 //!
 //! A message goes five of the nine steps here, one module each: [`lease`], `idempotency`, [`rate`], [`deliver`],
-//! `record`; `pipeline` is the way through them, [`service`] the loops around it.
+//! `record`; `shares` and [`steering`] keep what [`rate`] goes by; `pipeline` is the way through them, [`service`] the loops around it.
 
 mod clock;
 pub mod deliver;
@@ -13,6 +13,8 @@ pub mod rate;
 mod record;
 pub mod service;
 pub mod settings;
+mod shares;
+pub mod steering;
 
 use clap::Parser;
 use punctual_core::aws::{Names, connect};

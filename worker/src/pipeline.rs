@@ -4,18 +4,20 @@
 //! first, then dead letter, then delete**, so that a crash on any line makes the message come again and find its row.
 //! While the store is in trouble a message stays in hand and is tried again: what is in hand bounds what is taken.
 
-use crate::idempotency::{Begun, Look, Screened, begin, look};
+use crate::idempotency::{Begun, Look, Screened, begin, look, target_of};
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
 use crate::record::{record, send_letter};
 use crate::settings::{RECORD_MARGIN, WorkSettings};
+use crate::steering::Steered;
 use punctual_core::clock::Clock;
 use punctual_core::message::{Message, UnreadableMessage};
 use punctual_core::ports::{Gateway, PortResult, Ports, SmsRequest};
 use punctual_core::process::random_token;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
+use punctual_core::target::Target;
 use punctual_core::zone::Zones;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +44,8 @@ pub(crate) struct Context {
     pub(crate) id: String,
     pub(crate) hands: Arc<Hands>,
     pub(crate) slots: Semaphore,
-    pub(crate) permits: Permits,
+    pub(crate) permits: Arc<Permits>,
+    pub(crate) steered: Arc<Steered>,
     pub(crate) metrics: Metrics,
 }
 
@@ -101,7 +104,8 @@ async fn work(
     mut stop: watch::Receiver<bool>,
 ) -> Result<Step, Step> {
     let mut screened = screen(context, held, message, &mut stop).await?;
-    let _slot = permit(context, &mut stop).await?;
+    let target = target_of(&screened.job);
+    let _slot = permit(context, &target, &mut stop).await?;
     let mut permit_at = context.clock.monotonic();
     if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, &mut stop).await?;
@@ -112,7 +116,7 @@ async fn work(
         if !context.hands.trusts(held) {
             return Err(Step::Fenced);
         }
-        let began = begin(context, message, &screened, &token).await;
+        let began = begin(context, held.delivery.priority, message, &screened, &token).await;
         match insist(context, held, &mut stop, began).await? {
             Some(Begun::Mine(row)) => break row,
             Some(Begun::Do(step)) => return Err(step),
@@ -121,8 +125,10 @@ async fn work(
         }
     };
     tracing::Span::current().record("attempt", begun.attempt);
-    if context.clock.monotonic().saturating_sub(permit_at) > PERMIT_VALID {
-        context.permits.next().await;
+    // A permit of shares that may be others' by now is none.
+    let is_old = context.clock.monotonic().saturating_sub(permit_at) > PERMIT_VALID;
+    if is_old || !context.permits.still_valid(&target) {
+        context.permits.next(&target).await;
         permit_at = context.clock.monotonic();
     }
     let outcome = call(context, held, message, &screened, &begun).await;
@@ -141,7 +147,7 @@ async fn screen(
     let mut failures = 0;
     loop {
         may_go_on(context, stop)?;
-        let looked = look(context, message).await;
+        let looked = look(context, held.delivery.priority, message).await;
         match insist(context, held, stop, looked).await? {
             Some(Look::Run(screened)) => return Ok(screened),
             // Timers count milliseconds: for less than one nothing would pass.
@@ -195,11 +201,15 @@ pub(crate) async fn pause(stop: &mut watch::Receiver<bool>, wait: Duration) {
 }
 
 /// Waits for a slot, and then for a permit.
-async fn permit<'a>(context: &'a Context, stop: &mut watch::Receiver<bool>) -> Result<SemaphorePermit<'a>, Step> {
+async fn permit<'a>(
+    context: &'a Context,
+    target: &Target,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<SemaphorePermit<'a>, Step> {
     let slot_and_permit = async {
         let slot = context.slots.acquire().await.expect("the semaphore is never closed");
         let waits_from = context.clock.monotonic();
-        context.permits.next().await;
+        context.permits.next(target).await;
         context.metrics.limiter_wait.record((context.clock.monotonic() - waits_from).as_secs_f64());
         slot
     };

@@ -4,8 +4,10 @@ use crate::clock;
 use crate::lease::Hands;
 use crate::metrics::Metrics;
 use crate::pipeline::{Context, handle, pause};
-use crate::rate::Permits;
+use crate::rate::{Permits, Sharing};
 use crate::settings::WorkSettings;
+use crate::shares::Keeper;
+use crate::steering::Steered;
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::ports::{BATCH, Gateway, Ports};
 use punctual_core::priority::Priority;
@@ -21,6 +23,8 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 /// Time until a worker whose clock was refused looks at it again.
 const CLOCK_PAUSE: Duration = Duration::from_secs(1);
+/// Time until a worker looks again whether a queue that is held, or of which that is not known, is free.
+const HELD_PAUSE: Duration = Duration::from_secs(1);
 /// Time for the last gives-back and deletes after the work has ended; what does not happen then comes back by itself.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
@@ -48,9 +52,14 @@ pub async fn run(
     let (hands, deletes) =
         Hands::new(queue.clone(), clock.clone(), settings.visibility, settings.heartbeat, settings.trust);
     let hands = Arc::new(hands);
+    let steered = Arc::new(Steered::new(clock.clone()));
+    let permits = Arc::new(Permits::new(clock.clone(), steered.clone(), settings.sharing));
+    let shares = Keeper::new(permits.clone(), ports.shares.clone(), clock.clone(), settings.share_leases, &id);
+    let shares = Arc::new(shares);
     let context = Arc::new(Context {
         gateway,
-        permits: Permits::new(settings.rate, clock.clone()),
+        permits,
+        steered,
         slots: Semaphore::new(settings.slots),
         clock,
         zones,
@@ -78,6 +87,11 @@ pub async fn run(
             tokio::join!(watch, keep_time(&*context.clock, &*context.ports.control));
         }
     });
+    let mut steerer = JoinSet::new();
+    steerer.spawn({
+        let (context, shares) = (context.clone(), shares.clone());
+        async move { steer(&context, &shares).await }
+    });
     let mut deleter = JoinSet::new();
     deleter.spawn(Hands::delete_gathered(queue, deletes));
 
@@ -87,6 +101,7 @@ pub async fn run(
         ended = receivers.join_next() => Some(("receiving", ended)),
         ended = keeper.join_next() => Some(("heartbeats", ended)),
         ended = watcher.join_next() => Some(("the watch over the clock", ended)),
+        ended = steerer.join_next() => Some(("rate shares and holds", ended)),
         ended = deleter.join_next() => Some(("deleting", ended)),
     };
     if let Some((what, ended)) = &broken {
@@ -101,7 +116,9 @@ pub async fn run(
     }
     keeper.shutdown().await;
     watcher.shutdown().await;
+    steerer.shutdown().await;
     let last_calls = async {
+        shares.leave().await;
         hands.give_back_all().await;
         drop((context, hands));
         while deleter.join_next().await.is_some() {}
@@ -113,9 +130,27 @@ pub async fn run(
     if broken.is_some() { Ended::Broken } else { Ended::InOrder }
 }
 
+/// Keeps limits, holds and rate shares up to date.
+async fn steer(context: &Context, shares: &Keeper) {
+    let mut changes = context.steered.changes();
+    let tell = async {
+        while changes.changed().await.is_ok() {
+            context.permits.tell();
+        }
+    };
+    let keep_shares = async {
+        match context.settings.sharing {
+            Sharing::Leased => shares.keep().await,
+            Sharing::Static(_) => std::future::pending().await,
+        }
+    };
+    tokio::join!(context.steered.keep(&*context.ports.control), tell, keep_shares);
+}
+
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
 async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
+    let mut steering = context.steered.changes();
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
@@ -129,6 +164,14 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
         };
         if context.clock.check().is_err() {
             pause(&mut stop, CLOCK_PAUSE).await;
+            continue;
+        }
+        if context.steered.current().is_none_or(|steering| steering.holds_queue(priority)) {
+            // A queue that is held as a whole keeps its messages best itself.
+            tokio::select! {
+                _ = steering.changed() => {}
+                () = pause(&mut stop, HELD_PAUSE) => {}
+            }
             continue;
         }
         let asked = Stopwatch::start(&*context.clock);
