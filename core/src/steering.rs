@@ -159,13 +159,18 @@ impl Steering {
         to
     }
 
-    /// With this hold, in the place of one of the same scope.
+    /// With this hold, in the place of one of the same scope. Said again by the same person for the same reason, it stays
+    /// as it is.
     ///
     /// # Errors
     /// When its reason is missing or too long, or there are too many.
     pub fn with_hold(&self, hold: Hold) -> Result<Self, String> {
         if hold.why.trim().is_empty() || hold.why.len() > LONGEST_WHY_BYTES {
             return Err(format!("a reason has {} bytes: 1 to {LONGEST_WHY_BYTES} are allowed", hold.why.len()));
+        }
+        let is_same = |old: &Hold| (&old.scope, &old.by, &old.why) == (&hold.scope, &hold.by, &hold.why);
+        if self.holds.iter().any(is_same) {
+            return Ok(self.clone());
         }
         let mut to = self.without_hold(&hold.scope);
         if to.holds.len() >= MOST_ENTRIES {
@@ -252,6 +257,8 @@ mod tests {
         let first = Steering::default().with_hold(hold(Scope::All)).unwrap();
         let again = first.with_hold(Hold { why: "longer".into(), ..hold(Scope::All) }).unwrap();
         assert_eq!((again.holds.len(), again.holds[0].why.as_str()), (1, "longer"));
+        let later = Hold { since: DateTime::UNIX_EPOCH + chrono::TimeDelta::hours(1), ..hold(Scope::All) };
+        assert_eq!(first.with_hold(later).unwrap(), first, "said again, it stands since when it did");
         assert_eq!(again.without_hold(&Scope::All).holds, []);
         assert!(again.without_hold(&Scope::Tenant("bank".into())).says_as(&again));
         assert!(first.with_hold(Hold { why: " ".into(), ..hold(Scope::All) }).unwrap_err().contains("1 to 200"));
