@@ -65,8 +65,9 @@ impl PutBack {
 
 /// How long a message of a paused job is hidden at first.
 const PAUSED_WAIT: Duration = Duration::from_secs(60);
-/// How long a message under a hold is hidden at first.
-pub const HELD_WAIT: Duration = Duration::from_secs(60);
+/// How long a message under a hold is hidden at first. It doubles with each delivery: what is released goes on after about
+/// as long as it was held, or ten minutes.
+pub const HELD_WAIT: Duration = Duration::from_secs(15);
 
 const JOB_OLDER_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
