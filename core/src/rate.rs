@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Into how many shares a limit is cut; also the most workers that can send to one limited target at a time.
 pub const SHARES: u32 = 60;
 
+/// Time between two looks of a worker at a target's shares; each third of them is a beat, by the default times.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// The largest burst of one worker. Bursts of 2 to 4 reach 98–100 % of the rate on a one-millisecond timer; a burst of 1
 /// reaches 65–91 % (measured with `governor` 0.10).
 pub const LARGEST_BURST: u32 = 4;

@@ -11,9 +11,14 @@ use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 /// Calls a second to the SMS gateway where nothing else was said: under its 500 (reference design).
 pub const DEFAULT_SMS_LIMIT: NonZeroU32 = NonZeroU32::new(450).expect("450 is not 0");
+/// Time between two reads of a worker.
+pub const READ_EVERY: Duration = Duration::from_secs(2);
+/// For so long a worker believes what it read, from the start of the read on; after that it begins nothing.
+pub const BELIEVED_FOR: Duration = Duration::from_secs(10);
 /// The largest limit, in calls a second.
 pub const LARGEST_LIMIT: u32 = 100_000;
 /// Limits and holds are read by every worker every few seconds: there may be this many of each.

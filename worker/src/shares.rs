@@ -10,15 +10,13 @@ use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
 use punctual_core::lease::LeaseTimes;
 use punctual_core::ports::{Beat, PortResult, ShareStore};
-use punctual_core::rate::{Stake, Want};
+use punctual_core::rate::{LOOK_EVERY, Stake, Want};
 use punctual_core::target::Target;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Time between two looks; a dead worker's shares are taken when they expire, and that is noticed at once.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Waits between two looks are at least so long, whatever expires.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// Changes in one turn: others may be faster, and a change is followed by a beat.

@@ -5,17 +5,13 @@
 
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::ports::Control;
-use punctual_core::steering::Steering;
+use punctual_core::steering::{BELIEVED_FOR, READ_EVERY, Steering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Time between two reads.
-pub const READ_EVERY: Duration = Duration::from_secs(2);
 /// Time until a read that failed is made again.
 const READ_AGAIN: Duration = Duration::from_millis(500);
-/// For so long a read is believed, from its start on.
-pub const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
 /// Limits and holds by the last read.
 pub struct Steered {
