@@ -26,8 +26,6 @@ use tracing::Instrument;
 
 /// A screen older than this when the call is about to start is made again.
 const SCREEN_VALID: Duration = Duration::from_secs(2);
-/// A permit older than this when the call is about to start is taken again: the limit holds where calls leave.
-const PERMIT_VALID: Duration = Duration::from_millis(100);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
 const FIRST_PUT_BACK: Duration = Duration::from_secs(5);
@@ -106,7 +104,6 @@ async fn work(
     let mut screened = screen(context, held, message, &mut stop).await?;
     let target = target_of(&screened.job);
     let _slot = permit(context, &target, &mut stop).await?;
-    let mut permit_at = context.clock.monotonic();
     if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, &mut stop).await?;
     }
@@ -125,15 +122,11 @@ async fn work(
         }
     };
     tracing::Span::current().record("attempt", begun.attempt);
-    // A permit of shares that may be others' by now is none.
-    let is_old = context.clock.monotonic().saturating_sub(permit_at) > PERMIT_VALID;
-    if is_old || !context.permits.still_valid(&target) {
-        context.permits.next(&target).await;
-        permit_at = context.clock.monotonic();
-    }
+    context.permits.depart(&target).await;
+    let called_at = context.clock.monotonic();
     let outcome = call(context, held, message, &screened, &begun).await;
     context.metrics.attempt(outcome.class());
-    context.metrics.attempt_duration.record((context.clock.monotonic() - permit_at).as_secs_f64());
+    context.metrics.attempt_duration.record((context.clock.monotonic() - called_at).as_secs_f64());
     Ok(record(context, message, &screened.job, *begun, &token, &outcome).await)
 }
 

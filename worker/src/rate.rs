@@ -1,9 +1,10 @@
 //! Step 7, *rate*: a call waits for its permit, it never collects a refusal.
 //!
-//! Each limited target has a limiter of its own (`governor`), at the pace of the shares that this worker may use now
-//! ([`crate::shares`] keeps them). It starts empty, and so does each one that follows it when the pace changes: nobody
-//! is owed anything for the time before. Without trusted shares there is no permit. [`Permits::try_permit`] is for
-//! whoever picks among several targets, [`Permits::next`] stands in line.
+//! Each limited target has two limiters (`governor`), at the pace of the shares that this worker may use now
+//! ([`crate::shares`] keeps them). One lets a run in: it has its permit, and is begun. The other is at the door: what the
+//! store's answers have bunched up in between leaves at that pace again. Both start empty, and so do those that follow
+//! them when the pace changes: nobody is owed anything for the time before. Without trusted shares nothing is let in, and
+//! nothing out. [`Permits::try_permit`] is for whoever picks among several targets, [`Permits::next`] stands in line.
 
 use crate::steering::Steered;
 use governor::clock::Clock as GovernorClock;
@@ -74,13 +75,28 @@ struct Gate {
     wanted_at: Option<Duration>,
     shares: u32,
     trust: Option<Trust>,
-    limiter: Option<(Pace, Limiter)>,
-    line: Arc<tokio::sync::Mutex<()>>,
+    limiters: Option<Limiters>,
+    lines: [Arc<tokio::sync::Mutex<()>>; 2],
+}
+
+/// The limiters of one pace, in the order of [`Side`].
+struct Limiters {
+    pace: Pace,
+    limiters: [Limiter; 2],
+}
+
+/// Which of a target's two limiters.
+#[derive(Clone, Copy)]
+enum Side {
+    /// Lets a run in.
+    Entry,
+    /// Lets its call out.
+    Door,
 }
 
 impl Gate {
     fn new() -> Self {
-        Gate { wanted_at: None, shares: 0, trust: None, limiter: None, line: Arc::default() }
+        Gate { wanted_at: None, shares: 0, trust: None, limiters: None, lines: Default::default() }
     }
 
     /// Shares that may be used now.
@@ -89,11 +105,10 @@ impl Gate {
     }
 
     /// The limiter of this pace: the one there is, or a new one that is empty.
-    fn limiter(&mut self, pace: Pace, clock: &Arc<dyn Clock>) -> &Limiter {
-        if self.limiter.as_ref().is_none_or(|(of, _)| *of != pace) {
-            self.limiter = Some((pace, empty_limiter(pace, clock)));
-        }
-        &self.limiter.as_ref().expect("it was just made").1
+    fn limiter(&mut self, side: Side, pace: Pace, clock: &Arc<dyn Clock>) -> &Limiter {
+        let fits = self.limiters.take_if(|limiters| limiters.pace == pace);
+        let new = || Limiters { pace, limiters: std::array::from_fn(|_| empty_limiter(pace, clock)) };
+        &self.limiters.insert(fits.unwrap_or_else(new)).limiters[side as usize]
     }
 }
 
@@ -115,6 +130,10 @@ impl Permits {
 
     /// Takes a permit for a call to `target`, if there is one.
     pub fn try_permit(&self, target: &Target) -> Permit {
+        self.ask(target, Side::Entry)
+    }
+
+    fn ask(&self, target: &Target, side: Side) -> Permit {
         let Some(steering) = self.steered.current() else { return Permit::Never };
         let Some(limit) = steering.limit(target) else { return Permit::Ready };
         let mut gates = self.gates();
@@ -128,7 +147,7 @@ impl Permits {
             Sharing::Static(concurrency) => (1, concurrency),
         };
         let Some(pace) = pace(limit, parts, of) else { return Permit::Never };
-        match gate.limiter(pace, &self.clock).check() {
+        match gate.limiter(side, pace, &self.clock).check() {
             Ok(()) => Permit::Ready,
             Err(not_until) => Permit::At(not_until.earliest_possible()),
         }
@@ -151,11 +170,21 @@ impl Permits {
 
     /// Waits for the next permit, behind those who wait already.
     pub async fn next(&self, target: &Target) {
-        let line = self.gates().entry(target.clone()).or_insert_with(Gate::new).line.clone();
+        self.wait(target, Side::Entry).await;
+    }
+
+    /// Waits until a call that has its permit may go out: called right before the request is written. The wait is what the
+    /// calls before it are too close together, and however long there are no trusted shares.
+    pub async fn depart(&self, target: &Target) {
+        self.wait(target, Side::Door).await;
+    }
+
+    async fn wait(&self, target: &Target, side: Side) {
+        let line = self.gates().entry(target.clone()).or_insert_with(Gate::new).lines[side as usize].clone();
         let _turn = line.lock().await;
         let mut changes = self.changes.subscribe();
         loop {
-            let wait = match self.try_permit(target) {
+            let wait = match self.ask(target, side) {
                 Permit::Ready => return,
                 Permit::At(at) => at.saturating_sub(self.clock.monotonic()),
                 Permit::Never => LOOK_AGAIN,

@@ -205,3 +205,45 @@ async fn a_fixed_part_needs_no_shares_and_starts_empty() {
     assert!(bench.permits.still_valid(&Target::sms()));
     assert!(taken[0] >= Duration::from_millis(20));
 }
+
+/// Lets runs in for twenty seconds that take up to 100 ms each to begin, and once all of them 400 ms; returns when they
+/// went out.
+async fn begun_unevenly(by_the_door: bool) -> Vec<Duration> {
+    let bench = Arc::new(Bench::new(60));
+    let out = Arc::new(Mutex::new(Vec::new()));
+    let (mut calls, began) = (tokio::task::JoinSet::new(), bench.clock.monotonic());
+    let mut n = 0;
+    while bench.clock.monotonic() < began + S(20) {
+        bench.steer(&Steering::default());
+        bench.permits.next(&Target::sms()).await;
+        let stall = (began + S(10) + Duration::from_millis(400)).saturating_sub(bench.clock.monotonic());
+        let stall = if bench.clock.monotonic() > began + S(10) { stall } else { Duration::ZERO };
+        n += 1;
+        let takes = Duration::from_millis(n * 37 % 100).max(stall);
+        let (bench, out) = (bench.clone(), out.clone());
+        calls.spawn(async move {
+            tokio::time::sleep(takes).await;
+            if by_the_door {
+                bench.permits.depart(&Target::sms()).await;
+            }
+            out.lock().unwrap().push(bench.clock.monotonic());
+        });
+    }
+    tokio::time::sleep(S(1)).await;
+    let mut out = out.lock().unwrap().clone();
+    out.sort();
+    out
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_bunches_up_leaves_at_the_pace_of_the_limit_and_no_permit_is_lost() {
+    let out = begun_unevenly(true).await;
+    assert!(most_in_a_second(&out) <= 454, "{}", most_in_a_second(&out));
+    assert!(out.len() * 1_000 >= 9_000 * 985, "{} of 9000", out.len());
+}
+
+// The control.
+#[tokio::test(start_paused = true)]
+async fn without_the_door_a_stall_of_the_store_breaks_the_limit() {
+    assert!(most_in_a_second(&begun_unevenly(false).await) > 550);
+}
