@@ -102,7 +102,9 @@ async fn kill_and_freeze() -> anyhow::Result<()> {
     let local = town(5, 2_600).await?;
     let mut workers = start_workers(&local, 5)?;
     wait_for_shares(&local, 5, PATIENCE).await?;
+    let from = local.now();
     wait_for_calls(&local, 3 * u64::from(LIMIT)).await?;
+    println!("{:.1} s for three seconds' calls of five workers", (local.now() - from).as_seconds_f64());
     for worker in workers.drain(..2) {
         worker.kill().await?;
     }

@@ -275,3 +275,19 @@ async fn whatever_goes_wrong_with_the_shares_the_limit_holds_and_they_come_to_re
         "{shares:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_changes_is_asked_once_a_second_and_no_more() {
+    let plan = FaultPlan::default();
+    let town = town_with(500, &plan).await;
+    let workers = Worker::start_many(&town, 2);
+    tokio::time::sleep(S(8)).await;
+    plan.add(Point::Every("shares.change"), Fault::FailBefore(PortError::Throttled("injected".into())));
+    workers[1].kill();
+    tokio::time::sleep(S(12)).await;
+    let before = plan.calls().len();
+    tokio::time::sleep(S(30)).await;
+    let made = plan.calls()[before..].iter().filter(|call| call.name.starts_with("shares.")).count();
+    // Each second a look or a beat, and behind each a change.
+    assert!((50..=70).contains(&made), "{made} calls");
+}

@@ -180,6 +180,9 @@ impl Permits {
     }
 
     async fn wait(&self, target: &Target, side: Side) {
+        if self.steered.current().is_some_and(|steering| steering.limit(target).is_none()) {
+            return;
+        }
         let line = self.gates().entry(target.clone()).or_insert_with(Gate::new).lines[side as usize].clone();
         let _turn = line.lock().await;
         let mut changes = self.changes.subscribe();

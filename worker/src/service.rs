@@ -118,8 +118,7 @@ pub async fn run(
     watcher.shutdown().await;
     steerer.shutdown().await;
     let last_calls = async {
-        shares.leave().await;
-        hands.give_back_all().await;
+        tokio::join!(shares.leave(), hands.give_back_all());
         drop((context, hands));
         while deleter.join_next().await.is_some() {}
     };

@@ -75,7 +75,9 @@ impl Keeper {
                 held.retain(|target, held| is_wanted(target) || held.stake.has_joined());
                 let expiries = held.values().filter_map(|held| held.stake.next_expiry(&self.times));
                 let beats = held.values().filter(|held| held.stake.has_joined()).map(|held| held.next_beat);
-                expiries.chain(beats).fold(began + LOOK_EVERY, Duration::min)
+                // What was due by now and could not be done is tried again at the next look.
+                let now = self.clock.monotonic();
+                expiries.chain(beats).filter(|at| *at > now).fold(began + LOOK_EVERY, Duration::min)
             };
             let wait = wake_at.saturating_sub(self.clock.monotonic()).max(SHORTEST_WAIT);
             tokio::time::sleep(wait).await;
