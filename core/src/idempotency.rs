@@ -6,6 +6,7 @@
 use crate::job::{Job, JobState, RETENTION};
 use crate::message::Message;
 use crate::run::{RunRow, SkipReason};
+use crate::steering::Hold;
 use crate::zone::Zones;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub enum Screen {
 pub enum PutBack {
     /// The job is paused.
     Paused,
+    /// A hold stands over it.
+    Held,
     /// It is not due yet.
     NotDue,
     /// The job read is older than the message.
@@ -53,6 +56,7 @@ impl PutBack {
     pub fn as_str(self) -> &'static str {
         match self {
             PutBack::Paused => "paused",
+            PutBack::Held => "held",
             PutBack::NotDue => "not_due",
             PutBack::JobOlder => "job_older",
         }
@@ -61,12 +65,23 @@ impl PutBack {
 
 /// How long a message of a paused job is hidden at first.
 const PAUSED_WAIT: Duration = Duration::from_secs(60);
+/// How long a message under a hold is hidden at first. It doubles with each delivery: what is released goes on after about
+/// as long as it was held, or ten minutes.
+pub const HELD_WAIT: Duration = Duration::from_secs(15);
 
 const JOB_OLDER_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-/// Decides from the job (read consistently) and the row what to do with a message at `now`.
-pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: DateTime<Utc>, zones: &Zones) -> Screen {
+/// Decides from the job (read consistently), the row and the hold that stands over them what to do with a message at
+/// `now`. What is void ends under a hold as well; what is past its deadline is put back, as for a paused job.
+pub fn screen(
+    message: &Message,
+    job: Option<&Job>,
+    row: Option<&RunRow>,
+    hold: Option<&Hold>,
+    now: DateTime<Utc>,
+    zones: &Zones,
+) -> Screen {
     let Some(job) = job else {
         return Screen::DeadLetter("its job does not exist");
     };
@@ -83,6 +98,9 @@ pub fn screen(message: &Message, job: Option<&Job>, row: Option<&RunRow>, now: D
     }
     if job.state == JobState::Paused {
         return Screen::PutBack { wait: PAUSED_WAIT, why: PutBack::Paused, grows: true };
+    }
+    if hold.is_some() {
+        return Screen::PutBack { wait: HELD_WAIT, why: PutBack::Held, grows: true };
     }
     if message.due_at > now {
         let wait = (message.due_at - now).to_std().unwrap_or_default().min(LONGEST_WAIT);

@@ -9,7 +9,7 @@ mod manual;
 mod voids;
 
 pub use change::{Change, ChangeError, Changed};
-pub use key::JobKey;
+pub use key::{JobKey, check_tenant};
 pub use manual::request_token;
 pub use voids::{Void, Voids};
 

@@ -1,8 +1,10 @@
 //! The words of the `punctual` command.
 
 mod change;
+mod steer;
 
 pub use change::{ChangeArgs, EditArgs, RunNowArgs, ShowArgs};
+pub use steer::{HoldCommand, RatesArgs, RatesCommand, ReleaseCommand, WhyArgs};
 
 use crate::next::Format;
 use crate::timetable::{ClockText, RunText};
@@ -40,8 +42,17 @@ pub enum Command {
     /// Make, list and change jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Show shards and who holds them, what is due, and the queues.
+    /// Show shards and who holds them, what is due, the queues, limits and holds.
     Status(StatusArgs),
+    /// Show the limits of calls, or change them while everything runs.
+    #[command(after_help = steer::RATES_HELP)]
+    Rates(RatesArgs),
+    /// Stop the start of new calls: of all, a tenant, a priority or a target.
+    #[command(subcommand, after_help = steer::HOLD_HELP)]
+    Hold(HoldCommand),
+    /// End a hold.
+    #[command(subcommand)]
+    Release(ReleaseCommand),
     /// Move the places up to which the timetable has been read.
     #[command(subcommand)]
     Cursors(CursorsCommand),
@@ -114,7 +125,7 @@ pub struct CostArgs {
     #[arg(long, default_value_t = 3)]
     pub copies: u32,
     /// Workers.
-    #[arg(long, env = "PUNCTUAL_WORK_WORKERS", default_value_t = 1)]
+    #[arg(long, default_value_t = 1)]
     pub workers: u32,
     /// Milliseconds between two looks at the timetable.
     #[arg(long, env = "PUNCTUAL_DISPATCH_TICK_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=60_000))]

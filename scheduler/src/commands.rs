@@ -2,6 +2,7 @@
 
 mod change;
 mod operate;
+mod steer;
 
 use crate::cli::{
     AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, ImportArgs, JobsCommand, NextArgs, RunsCommand,
@@ -80,6 +81,9 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Jobs(JobsCommand::Release(args)) => change::change(names, args, Change::Release, zones()?).await,
         Command::Jobs(JobsCommand::Run(args)) => change::run_now(names, args, zones()?).await,
         Command::Status(args) => operate::show_status(names, &args).await,
+        Command::Rates(args) => steer::rates(names, args).await,
+        Command::Hold(command) => steer::hold(names, command).await,
+        Command::Release(command) => steer::release(names, command).await,
         Command::Cursors(CursorsCommand::Rewind(args)) => operate::rewind(names, args).await,
         Command::Shards(ShardsCommand::Release { shard }) => operate::release_shard(names, shard).await,
         Command::Shards(ShardsCommand::Grow(args)) => operate::grow_shards(names, &args).await,

@@ -1,4 +1,8 @@
-//! Jobs and runs as tables for people and JSON lines for programs. Payloads are never shown.
+//! Jobs, runs, limits and holds as tables for people and JSON lines for programs. Payloads are never shown.
+
+mod steering;
+
+pub use steering::{hold_json, holds, limits, scope, shares_json, shares_table};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{Table, presets};

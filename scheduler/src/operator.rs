@@ -1,6 +1,7 @@
-//! What an operator does to the timetable itself: reads it again from an earlier minute, frees a shard, adds shards.
+//! What an operator does to the timetable itself: reads it again from an earlier minute, frees a shard, adds shards; and to
+//! the workers: limits and holds ([`steer`]), which they read by themselves.
 //!
-//! Everything here goes through the leases, as the scheduler copies do: whoever holds a shard notices at its next renewal,
+//! Everything about the timetable goes through the leases, as the scheduler copies do: whoever holds a shard notices at its next renewal,
 //! within seconds, that it does not any more. Until then it may send what the next holder sends as well; workers catch
 //! the repeats. Every step can be repeated.
 
@@ -8,7 +9,8 @@ use punctual_core::clock::Clock;
 use punctual_core::due::{Cursor, Layout, Minute, SETTLE, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::lease::{Lease, LeaseId};
-use punctual_core::ports::{Claim, LeaseStore, Ports};
+use punctual_core::ports::{Claim, Control, LeaseStore, Ports};
+use punctual_core::steering::Steering;
 use std::time::Duration;
 
 /// Tries to get hold of a lease that its holder may be renewing at the same moment.
@@ -118,6 +120,31 @@ pub async fn grow(ports: &Ports, clock: &dyn Clock, to: Shards) -> Result<Layout
     Ok(layout)
 }
 
+/// Changes limits and holds from whatever they are to what `change` makes of them; a change that says nothing new is not
+/// written. Returns those in force, and whether they were changed.
+///
+/// # Errors
+/// When `change` refuses, others change them all the time, or the store fails.
+pub async fn steer(
+    control: &dyn Control,
+    change: impl Fn(&Steering) -> Result<Steering, String>,
+) -> Result<(Steering, bool), OperatorError> {
+    for _ in 0..TRIES {
+        let from = control.steering().await?;
+        let to = change(&from).map_err(OperatorError::Refused)?;
+        if to.says_as(&from) {
+            return Ok((from, false));
+        }
+        let in_force = control.change_steering(from.revision, &to).await?;
+        if in_force == to {
+            return Ok((to, true));
+        }
+        // Changed by somebody else in between.
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(OperatorError::NotNow("limits and holds are changed too often by others: try again".into()))
+}
+
 async fn change(ports: &Ports, from: Layout, to: Layout) -> Result<Layout, OperatorError> {
     let in_force = ports.control.change_layout(from, to).await?;
     if in_force == to {
@@ -157,6 +184,8 @@ mod tests {
     use punctual_core::clock::TokioClock;
     use punctual_core::due::ShardClass;
     use punctual_core::memory::World;
+    use punctual_core::steering::{Hold, Scope};
+    use punctual_core::target::Target;
     use std::sync::Arc;
 
     const FEW: Shards = Shards { urgent: 1, standard: 2 };
@@ -238,5 +267,22 @@ mod tests {
         let more = Shards { urgent: 2, standard: 64 };
         assert_eq!(grow(&world.ports(), &*clock, more).await.unwrap(), Layout::of(more));
         assert_eq!(world.leases().len(), 66);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_operators_who_steer_at_once_each_finds_its_change_in_force() {
+        let (world, _) = world().await;
+        let control = world.ports().control;
+        let tenant = |n: usize| Scope::Tenant(format!("t-{n}"));
+        let hold = |n| Hold { scope: tenant(n), by: "ann".into(), why: "a test".into(), since: DateTime::UNIX_EPOCH };
+        let control = &*control;
+        let hold_one = |n: usize| async move { steer(control, |from| from.with_hold(hold(n))).await };
+        let done = futures::future::join_all((0..8).map(hold_one)).await;
+        assert!(done.iter().all(|one| matches!(one, Ok((_, true)))), "{done:?}");
+        assert_eq!((world.steering().holds.len(), world.steering().revision), (8, 8));
+        let again = steer(control, |from| from.with_hold(hold(3))).await.unwrap();
+        assert_eq!((again.1, world.steering().revision), (false, 8), "nothing is written that says nothing new");
+        let refused = steer(control, |from| from.with_limit(Target::sms(), 0)).await.unwrap_err();
+        assert!(matches!(refused, OperatorError::Refused(_)) && refused.to_string().contains("use a hold"));
     }
 }

@@ -1,11 +1,12 @@
-//! `punctual status`: who holds which shard, how far it has been read, and what is due and not yet in a queue.
+//! `punctual status`: who holds which shard, how far it has been read, what is due and not yet in a queue, and what
+//! operators said to the workers.
 //!
 //! Everything is read from the store and the queues, so it is the same from wherever it is asked. Reading it costs a few
 //! read units a shard; it is for an operator's eyes, not for a monitor's.
 
 use crate::cost::idle_shard_hour;
 use crate::dispatch::DispatchSettings;
-use crate::listing::{instant, table};
+use crate::listing::{self, instant, table};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use punctual_core::clock::{Clock, Standing, in_words};
@@ -14,7 +15,10 @@ use punctual_core::due::{Cursor, DueBucket, Layout, Minute, ShardId};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::ports::{DueSpan, PortResult, Ports, QueueDepth};
 use punctual_core::priority::Priority;
+use punctual_core::rate::Shares;
 use punctual_core::schedule::whole_second;
+use punctual_core::steering::Steering;
+use punctual_core::target::Target;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -36,6 +40,8 @@ pub struct Status {
     copies: Vec<CopyStatus>,
     shards: Vec<ShardStatus>,
     queues: BTreeMap<Priority, QueueDepth>,
+    steering: Steering,
+    shares: BTreeMap<Target, Shares>,
 }
 
 /// One scheduler copy that is registered.
@@ -96,7 +102,14 @@ impl Status {
         for priority in Priority::ALL {
             queues.insert(priority, ports.queue.depth(priority).await?);
         }
-        Ok(Status { at: now, clock: clock.standing(), layout, copies: copies.collect(), shards, queues })
+        let steering = ports.control.steering().await?;
+        let mut shares = BTreeMap::new();
+        for target in steering.limited().into_keys() {
+            let held = ports.shares.get(&target).await?;
+            shares.insert(target, held);
+        }
+        let (clock, copies) = (clock.standing(), copies.collect());
+        Ok(Status { at: now, clock, layout, copies, shards, queues, steering, shares })
     }
 
     /// Whether an operator should look: a shard without a holder, or runs that are late.
@@ -172,7 +185,9 @@ impl Status {
                 shard.wanted_by.as_deref().map(|id| name_and_version(id).0.to_owned()).unwrap_or_default(),
             ]);
         }
-        text + &format!("\n{copies}\n\n{queues}\n\n{shards}")
+        let holds = listing::holds(&self.steering.holds, false);
+        let limits = listing::shares_table(&self.steering, &self.shares);
+        text + &format!("\n{holds}\n\n{copies}\n\n{queues}\n\n{limits}\n\n{shards}")
     }
 
     /// For programs: one object.
@@ -204,6 +219,8 @@ impl Status {
             "at": instant(self.at), "clock_offset_s": self.offset().map(|offset| offset.as_seconds_f64()), "due": self.due().jobs, "due_is_cut": self.due().is_cut,
             "lag_s": self.lag().num_seconds(), "copies": copies.collect::<Vec<_>>(), "queues": queues,
             "idle_shard_hour": {"read_units": idle.read_units, "write_units": idle.write_units, "dollars": dollars},
+            "limits": listing::shares_json(&self.steering, &self.shares),
+            "holds": self.steering.holds.iter().map(listing::hold_json).collect::<Vec<_>>(),
             "shards_read": read, "shards_written": write, "shards": shards.collect::<Vec<_>>(),
         })
     }
@@ -258,8 +275,10 @@ mod tests {
     use punctual_core::memory::World;
     use punctual_core::missed::MissedRule;
     use punctual_core::payload::{Handler, SmsPayload};
+    use punctual_core::rate::Holder;
     use punctual_core::retry::RetryRule;
     use punctual_core::schedule::{Anchor, Schedule};
+    use punctual_core::steering::{Hold, Scope};
     use punctual_core::zone::Zones;
     use std::sync::Arc;
     use std::time::Duration;
@@ -297,6 +316,12 @@ mod tests {
         let free = ports.leases.list().await.unwrap().into_iter().find(|l| l.id.to_string() == "shard/0001").unwrap();
         ports.leases.take(&free.id, Some(&free), "s1-ab+0.1.0").await.unwrap();
 
+        let hold = Hold { scope: Scope::All, by: "ann".into(), why: "a rehearsal".into(), since: clock.now() };
+        ports.control.change_steering(0, &Steering::default().with_hold(hold).unwrap()).await.unwrap();
+        let of_worker = [("w1-cd".to_owned(), Holder { shares: 20, beat: 1 })];
+        let shares = Shares { revision: 1, holders: of_worker.into() };
+        ports.shares.change(&Target::sms(), 0, &shares).await.unwrap();
+
         let early = Status::read(&ports, Layout::of(shards), &*clock).await.unwrap();
         assert_eq!((early.due().jobs, early.lag()), (0, TimeDelta::zero()));
         assert!(early.needs_a_look(), "two shards have no holder");
@@ -311,5 +336,10 @@ mod tests {
         let table = late.table();
         assert!(table.contains("7 due and not in a queue, the oldest for 60 s"), "{table}");
         assert!(table.contains("nobody") && table.contains("s1-ab"), "{table}");
+        let limits = json!([{"target": "sms", "per_second": 450, "shares": {"w1-cd": 20}, "shares_free": 40}]);
+        assert_eq!((&json["limits"], &json["holds"][0]["why"]), (&limits, &json!("a rehearsal")));
+        for expected in ["everything", "ann", "a rehearsal", "w1-cd", "150.0"] {
+            assert!(table.contains(expected), "{expected} is missing: {table}");
+        }
     }
 }

@@ -4,18 +4,23 @@ use punctual_core::clock::Clock;
 use punctual_core::ports::{BATCH, LONGEST_WAIT, RunQueue};
 use punctual_core::priority::Priority;
 use punctual_worker::lambda::Function;
+use punctual_worker::rate::Sharing;
 use punctual_worker::service::Equipment;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The function's timeout, as Lambda is told.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// The most environments at once, so that each has a fixed part of every limit.
+pub const CONCURRENCY: Sharing = Sharing::Static(NonZeroU32::new(3).expect("not zero"));
 /// For how long the mapping hides a batch: far longer than the function may take.
 pub const VISIBILITY: Duration = Duration::from_secs(120);
 
 /// Invokes one environment of the function for each of the queues in turn, for ever. `queue` is Lambda's own view of the
 /// queues: nothing that goes wrong in the function's process touches it.
-pub async fn invoke_for_ever(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, equipment: Equipment) {
+pub async fn invoke_for_ever(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut equipment: Equipment) {
+    equipment.settings.sharing = CONCURRENCY;
     let function = Function::new(equipment);
     loop {
         let mut is_idle = true;

@@ -23,7 +23,7 @@ use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{JobKey, JobSpec, Timetable};
-use punctual_core::lease::LeaseId;
+use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::missed::{Many, MissedRule};
@@ -31,14 +31,15 @@ use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::process_id;
-use punctual_core::rate::share;
 use punctual_core::retry::{GatewayPolicy, RetryRule, WhenUnknown};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::Schedule;
+use punctual_core::target::Target;
 use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
+use punctual_worker::rate::Sharing;
 use punctual_worker::service::{self as worker, Equipment};
 use punctual_worker::settings::WorkSettings;
 use std::future::{Future, pending};
@@ -137,7 +138,8 @@ pub fn work_settings() -> WorkSettings {
         prefetch: 40,
         tenant_in_hand: usize::MAX,
         circuit: CircuitRule::default(),
-        rate: share(450, 1).expect("a worker's share of 450 is at least 1"),
+        sharing: Sharing::Leased,
+        share_leases: LeaseTimes::default(),
         gateway: GatewayPolicy {
             dedupe_window: s(86_400),
             on_unknown: WhenUnknown::Hold,
@@ -241,6 +243,14 @@ impl Town {
             let sent = self.world.ports().queue.send(job.spec.priority, &[message.encode()]).await;
             assert_eq!(sent, Ok(vec![Ok(())]));
         }
+    }
+
+    /// Sets how many text messages all workers together may send a second.
+    pub async fn set_sms_limit(&self, per_second: u32) {
+        let control = self.world.ports().control;
+        let from = control.steering().await.expect("memory does not fail");
+        let to = from.with_limit(Target::sms(), per_second).expect("a limit in range");
+        assert_eq!(control.change_steering(from.revision, &to).await, Ok(to));
     }
 
     /// A clock that agrees with all others until it is set.

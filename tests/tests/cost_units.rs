@@ -27,10 +27,12 @@ use punctual_core::job::{Job, Timetable};
 use punctual_core::lease::LeaseId;
 use punctual_core::memory::World;
 use punctual_core::message::{MESSAGE_VERSION, Message};
-use punctual_core::ports::{DueSpan, Ports, Put};
+use punctual_core::ports::{Beat, DueSpan, Ports, Put};
 use punctual_core::priority::Priority;
+use punctual_core::rate::{Holder, Shares};
 use punctual_core::run::{RunKey, RunRow, RunStatus};
 use punctual_core::schedule::{Schedule, whole_second};
+use punctual_core::target::Target;
 use punctual_core::zone::Zones;
 use punctual_localstack::stack::{Stack, StackConfig};
 use punctual_scheduler::dispatch::DispatchSettings;
@@ -433,5 +435,32 @@ async fn an_empty_bucket_a_renewal_and_a_list_of_leases_take_what_is_said() {
     ports.leases.list().await.expect("the table is there");
     let all = IdleLoad { shards: shards.all().count() as u32, ..one };
     assert_same("list", meter.read(), usage_of(&idle(&all), "lease: list"));
+    stack.stop().await;
+}
+
+#[tokio::test]
+async fn a_beat_and_the_looks_of_a_worker_take_what_is_said() {
+    let Metered { stack, ports, meter } = Metered::start().await;
+    let target = Target::sms();
+    for workers in [1_usize, 20, 30] {
+        let id = |n: usize| format!("worker-{n:08x}");
+        let holders = (0..workers).map(|n| (id(n), Holder { shares: 2, beat: 10_000 }));
+        let from = ports.shares.get(&target).await.expect("the table is there").revision;
+        let shares = Shares { revision: from + 1, holders: holders.collect() };
+        assert_eq!(ports.shares.change(&target, from, &shares).await, Ok(shares));
+        meter.read();
+        let hour = Duration::from_secs(3_600);
+        let (renew_every, look_every, layout_every, poll) = (hour, hour, hour, hour);
+        let (reads, workers) = (BucketReads::default(), workers as u32);
+        let lines =
+            idle(&IdleLoad { shards: 0, copies: 0, renew_every, look_every, layout_every, reads, workers, poll });
+        let one = |step: &str, an_hour: f64| usage_of(&lines, step) * (1.0 / an_hour / f64::from(workers));
+        assert!(matches!(ports.shares.beat(&target, &id(0), 10_001).await, Ok(Beat::Held(_))));
+        assert_same("beat", meter.read(), one("rate: keep shares", 1_200.0));
+        ports.shares.get(&target).await.expect("the table is there");
+        assert_same("look", meter.read(), one("rate: look at shares", 2_400.0));
+        ports.control.steering().await.expect("the table is there");
+        assert_same("limits and holds", meter.read(), one("rate: limits and holds", 1_800.0));
+    }
     stack.stop().await;
 }

@@ -10,6 +10,7 @@ use punctual_core::run::RunStatus;
 use punctual_tests::{Town, at, event_source, reminder, run_of};
 use punctual_worker::lambda::Function;
 use punctual_worker::service::Equipment;
+use punctual_worker::settings::WorkSettings;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ async fn town_and_batch(count: usize) -> (Town, Vec<Delivery>) {
 
 fn function(town: &Town) -> Function {
     let (ports, gateway, clock) = (town.world.ports(), town.world.gateway(), town.clock.clone());
-    let (zones, settings, id) = (town.zones.clone(), town.work.clone(), process_id("f"));
+    let settings = WorkSettings { sharing: event_source::CONCURRENCY, ..town.work.clone() };
+    let (zones, id) = (town.zones.clone(), process_id("f"));
     Function::new(Equipment { ports, gateway, clock, zones, settings, id })
 }
 

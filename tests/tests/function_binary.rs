@@ -46,7 +46,7 @@ async fn the_binary_works_through_a_queue_as_a_function_and_reports_what_failed(
         .insert("+447700900007".into(), vec![Behaviour::Unavailable { retry_after_s: None }, Behaviour::Accept]);
     let local = enqueued(JOBS, gateway).await?;
     let api = RuntimeApi::start().await?;
-    let mut function = local.start_function("f1", &api.address.to_string(), &[])?;
+    let mut function = local.start_function("f1", &api.address.to_string(), &["--max-concurrency", "1"])?;
     let mut invocations = 0;
     eventually("all but one is delivered", PATIENCE, async || {
         function.check()?;
@@ -76,7 +76,7 @@ async fn the_binary_gives_back_what_it_cannot_finish_and_lives_on() -> anyhow::R
     let gateway = GatewayConfig { latency: Duration::from_secs(2), ..GatewayConfig::default() };
     let local = enqueued(10, gateway).await?;
     let api = RuntimeApi::start().await?;
-    let options = ["--slots", "1", "--attempt-timeout-s", "5"];
+    let options = ["--slots", "1", "--attempt-timeout-s", "5", "--max-concurrency", "1"];
     let function = local.start_function("f1", &api.address.to_string(), &options)?;
     let receive = async || local.ports.queue.receive(Priority::Normal, BATCH, Duration::ZERO, VISIBILITY).await;
     let mut done = BTreeMap::new();

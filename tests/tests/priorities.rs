@@ -5,7 +5,6 @@ use punctual_core::job::JobKey;
 use punctual_core::memory::{FaultPlan, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::priority::Priority;
-use punctual_core::rate::share;
 use punctual_core::run::{RunId, RunKey};
 use punctual_tests::{Town, at, reminder};
 use std::collections::BTreeMap;
@@ -18,8 +17,8 @@ const EVERY_DAY: &str = "every 24h from 2026-10-05T03:13:28Z";
 const NO_LIMIT_PER_S: u32 = 100_000;
 
 async fn town(rate_per_s: u32) -> Town {
-    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
-    town.work.rate = share(rate_per_s, 1).expect("at least one a second");
+    let town = Town::with(Shards { urgent: 0, standard: 1 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
+    town.set_sms_limit(rate_per_s).await;
     town.world.set_gateway_latency(Duration::from_millis(20));
     town
 }

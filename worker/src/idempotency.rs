@@ -3,12 +3,16 @@
 use crate::lease::Held;
 use crate::pipeline::{Context, Step, Wait};
 use punctual_core::clock::Stopwatch;
-use punctual_core::idempotency::{PutBack, Screen, screen};
+use punctual_core::idempotency::{HELD_WAIT, PutBack, Screen, screen};
 use punctual_core::job::{Job, JobKey};
 use punctual_core::message::Message;
+use punctual_core::payload::Handler;
 use punctual_core::ports::{JobRead, PortResult, Put};
+use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::run::{Begin, Event, RunRow, RunStatus, SkippedBy, Transition, apply};
+use punctual_core::steering::Hold;
+use punctual_core::target::Target;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,13 +71,18 @@ enum Written {
 /// The row of a new message is not read where it is fit to run: there is none, and if there is, begin meets it.
 pub(crate) async fn look(
     context: &Context,
+    held: &Held,
     message: &Message,
-    receive_count: u32,
     read: Option<JobAsRead>,
 ) -> PortResult<Look> {
+    let Some(steering) = context.steered.current() else { return Ok(Look::Soon(SOON)) };
+    let (tenant, priority) = (message.job_key.tenant(), held.delivery.priority);
+    if steering.hold_before_reading(tenant, priority).is_some() {
+        return Ok(Look::Do(on_hold(context)));
+    }
     let id = message.run_id();
     let enqueued_ago = (context.clock.now() - message.first_enqueued_at).to_std().unwrap_or_default();
-    let is_new = receive_count <= 1 && enqueued_ago < NEW;
+    let is_new = held.delivery.receive_count <= 1 && enqueued_ago < NEW;
     let read_row = async { if is_new { Ok(None) } else { context.ports.runs.get(&id).await } };
     let read_job = async {
         if let Some(read) = read {
@@ -84,7 +93,8 @@ pub(crate) async fn look(
         Ok(JobAsRead { job: jobs.remove(&message.job_key), age })
     };
     let (JobAsRead { job, age }, mut row) = tokio::try_join!(read_job, read_row)?;
-    if is_new && !is_fit(context, message, job.as_ref()) {
+    let hold = job.as_ref().and_then(JobRead::job).and_then(|job| steering.hold(tenant, priority, &target_of(job)));
+    if is_new && !is_fit(context, message, job.as_ref(), hold) {
         row = context.ports.runs.get(&id).await?;
     }
     // What has ended has ended, whatever became of its job since.
@@ -103,7 +113,7 @@ pub(crate) async fn look(
     };
     let now = context.clock.now();
     let takeover_grace = context.settings.takeover_grace;
-    let event = match (screen(message, job.as_ref(), row.as_ref(), now, &context.zones), job) {
+    let event = match (screen(message, job.as_ref(), row.as_ref(), hold, now, &context.zones), job) {
         (Screen::Run, Some(job)) => {
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
@@ -131,9 +141,9 @@ pub(crate) async fn look(
 }
 
 /// Whether a message may be run if it has no row.
-fn is_fit(context: &Context, message: &Message, job: Option<&JobRead>) -> bool {
+fn is_fit(context: &Context, message: &Message, job: Option<&JobRead>, hold: Option<&Hold>) -> bool {
     let job = job.and_then(JobRead::job);
-    job.is_some() && screen(message, job, None, context.clock.now(), &context.zones) == Screen::Run
+    job.is_some() && screen(message, job, None, hold, context.clock.now(), &context.zones) == Screen::Run
 }
 
 /// Reads the jobs of several messages in one call; none for what could not be read, which is then looked at by itself.
@@ -141,21 +151,39 @@ pub(crate) async fn read_jobs(context: &Context, held: &[Arc<Held>]) -> Vec<Opti
     let age = Stopwatch::start(&*context.clock);
     let keys: Vec<Option<JobKey>> =
         held.iter().map(|held| Message::decode(&held.delivery.body).ok().map(|message| message.job_key)).collect();
-    let wanted: BTreeSet<JobKey> = keys.iter().flatten().cloned().collect();
+    let steering = context.steered.current();
+    let is_held = |key: &JobKey, held: &Held| {
+        steering.as_ref().is_none_or(|s| s.hold_before_reading(key.tenant(), held.delivery.priority).is_some())
+    };
+    let wanted = keys.iter().zip(held).filter_map(|(key, held)| key.clone().filter(|key| !is_held(key, held)));
+    let wanted: BTreeSet<JobKey> = wanted.collect();
     let wanted: Vec<JobKey> = wanted.into_iter().collect();
     if wanted.is_empty() || context.clock.check().is_err() {
         return keys.iter().map(|_| None).collect();
     }
     match context.ports.jobs.get_many(&wanted).await {
         Ok(jobs) => {
-            keys.into_iter().map(|key| key.map(|key| JobAsRead { job: jobs.get(&key).cloned(), age })).collect()
+            let read = |key: JobKey| wanted.contains(&key).then(|| JobAsRead { job: jobs.get(&key).cloned(), age });
+            keys.into_iter().map(|key| key.and_then(read)).collect()
         }
         Err(_) => keys.iter().map(|_| None).collect(),
     }
 }
 
-/// Makes the run this worker's own.
-pub(crate) async fn begin(context: &Context, message: &Message, screened: &Screened, token: &str) -> PortResult<Begun> {
+/// Makes the run this worker's own, unless it is held by now.
+pub(crate) async fn begin(
+    context: &Context,
+    priority: Priority,
+    message: &Message,
+    screened: &Screened,
+    token: &str,
+) -> PortResult<Begun> {
+    let Some(steering) = context.steered.current() else {
+        return Ok(Begun::Do(Step::PutBack { wait: Wait::For(SOON), why: "holds are not known" }));
+    };
+    if steering.hold(message.job_key.tenant(), priority, &target_of(&screened.job)).is_some() {
+        return Ok(Begun::Do(on_hold(context)));
+    }
     let event = Event::Begin(begin_event(context, &screened.job, token));
     Ok(match write(context, message, screened.row.clone(), &event).await? {
         Written::Row(row) if row.status == RunStatus::Running => {
@@ -168,6 +196,19 @@ pub(crate) async fn begin(context: &Context, message: &Message, screened: &Scree
         Written::Row(row) => Begun::Do(ended(context, *row)),
         Written::Refused(step) => Begun::Do(step),
     })
+}
+
+/// Whom a job's calls go to.
+pub(crate) fn target_of(job: &Job) -> Target {
+    match job.spec.handler {
+        Handler::Sms => Target::sms(),
+    }
+}
+
+/// Puts a message under a hold back.
+pub(crate) fn on_hold(context: &Context) -> Step {
+    context.metrics.put_back(PutBack::Held);
+    Step::PutBack { wait: Wait::Growing(HELD_WAIT), why: PutBack::Held.as_str() }
 }
 
 fn begin_event<'a>(context: &'a Context, job: &Job, token: &'a str) -> Begin<'a> {

@@ -101,7 +101,7 @@ fn answer(messages: &[(String, Option<String>)], done: &BTreeSet<String>) -> Sqs
 pub struct Function {
     context: Context,
     // Ends with it.
-    _dealer: JoinSet<()>,
+    _beside: JoinSet<()>,
 }
 
 impl Function {
@@ -109,9 +109,11 @@ impl Function {
     pub fn new(equipment: Equipment) -> Self {
         let trust = equipment.settings.trust;
         let (context, _) = equipment.context(trust);
-        let mut dealer = JoinSet::new();
-        dealer.spawn(context.slots.clone().deal());
-        Function { context, _dealer: dealer }
+        let mut beside = JoinSet::new();
+        beside.spawn(context.slots.clone().deal());
+        let (steered, control) = (context.steered.clone(), context.ports.control.clone());
+        beside.spawn(async move { steered.keep(&*control).await });
+        Function { context, _beside: beside }
     }
 
     /// Works on a batch for at most `left`; the receipts of what is done with, which the caller deletes. The rest comes
@@ -129,6 +131,10 @@ impl Function {
         }
         let (context, mut returns) = self.context.with_hands(may_begin + settings.attempt_timeout);
         let context = Arc::new(context);
+        // What was known before the environment was frozen may be long over.
+        if let Err(error) = context.steered.refresh(&*context.ports.control).await {
+            tracing::warn!(class = error.class(), %error, "limits and holds cannot be read: the batch is given back");
+        }
         let held: Vec<_> = batch.into_iter().map(|delivery| context.hands.take(delivery, asked)).collect();
         let room = Arc::new(Semaphore::new(held.len()));
         let permits = (0..held.len()).map(|_| room.clone().try_acquire_owned().expect("there is room for all"));

@@ -1,7 +1,7 @@
 //! The `punctual-worker` command: takes runs from the queues and does their work.
 //!
 //! A message goes five of the nine steps here, one module each: [`lease`], `idempotency`, [`rate`], [`deliver`],
-//! `record`; `pipeline` is the way through them, [`service`] the loops around it.
+//! `record`; `shares` and [`steering`] keep what [`rate`] goes by; `pipeline` is the way through them, [`service`] the loops around it.
 
 pub mod alive;
 mod clock;
@@ -16,7 +16,9 @@ mod record;
 pub mod returns;
 pub mod service;
 pub mod settings;
+mod shares;
 pub mod slots;
+pub mod steering;
 pub mod tenants;
 
 use clap::Parser;
@@ -24,6 +26,7 @@ use punctual_core::aws::{Names, connect};
 use punctual_core::clock::SystemClock;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
 use punctual_core::zone::Zones;
+use rate::Sharing;
 use service::{Ended, Equipment};
 use settings::{Cli, WorkSettings};
 use std::ffi::OsString;
@@ -78,6 +81,11 @@ async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> R
     tracing::info!(worker.id = id, ?settings, ?zones, "work starts");
     let equipment = Equipment { ports, gateway, clock: aws.clock.clone(), zones: Arc::new(zones), settings, id };
     if lambda::is_function() {
+        if equipment.settings.sharing == Sharing::Leased {
+            let problem = "a function cannot keep a share of a limit while it is frozen: set PUNCTUAL_WORK_MAX_CONCURRENCY \
+                           to the most environments that run at once";
+            return Err(problem.into());
+        }
         return lambda::serve(equipment, aws.names).await.map(|()| Ended::InOrder);
     }
     let stop = async {

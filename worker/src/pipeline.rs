@@ -5,14 +5,15 @@
 //! first, then dead letter, then delete**, so that a crash on any line makes the message come again and find its row.
 //! While the store is in trouble a message stays in hand and is tried again: what is in hand bounds what is taken.
 
-use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look};
+use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look, on_hold, target_of};
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
 use crate::record::{record, send_letter};
 use crate::returns::Returns;
 use crate::settings::{RECORD_MARGIN, WorkSettings};
-use crate::slots::{Granted, PERMIT_VALID, SentAway, Slots};
+use crate::slots::{Granted, SentAway, Slots};
+use crate::steering::Steered;
 use crate::tenants::Tenants;
 use futures::FutureExt;
 use punctual_core::circuit::Gate;
@@ -39,6 +40,8 @@ const FIRST_PUT_BACK: Duration = Duration::from_secs(5);
 const NEWER_MESSAGE_WAIT: Duration = Duration::from_secs(60);
 /// Time between two looks of a run that waits for its turn at whether waiting is of use.
 const LOOK_UP: Duration = Duration::from_secs(1);
+/// So long a run waits with a worker that has no share of its target's limit: longer than shares take to change hands.
+const WITHOUT_SHARES: Duration = Duration::from_secs(20);
 
 /// What all messages of a worker share.
 #[derive(Clone)]
@@ -52,6 +55,7 @@ pub(crate) struct Context {
     pub(crate) hands: Arc<Hands>,
     pub(crate) slots: Arc<Slots>,
     pub(crate) permits: Arc<Permits>,
+    pub(crate) steered: Arc<Steered>,
     pub(crate) tenants: Arc<Tenants>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -141,9 +145,8 @@ async fn work(
         Err(wait) => return Err(Step::PutBack { wait: Wait::For(wait), why: "its tenant has its part in hand" }),
     };
     let mut screened = screen(context, held, message, job, &mut stop).await?;
-    let target = Target::sms();
+    let target = target_of(&screened.job);
     let granted = turn(context, held, message, &target, &mut stop).await?;
-    let mut permit_at = granted.permit_at;
     if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, None, &mut stop).await?;
     }
@@ -153,7 +156,7 @@ async fn work(
         if !context.hands.trusts(held) {
             return Err(Step::Fenced);
         }
-        let began = begin(context, message, &screened, &token).await;
+        let began = begin(context, held.delivery.priority, message, &screened, &token).await;
         match insist(context, held, &mut stop, began).await? {
             Some(Begun::Mine(row)) => break row,
             Some(Begun::Do(step)) => return Err(step),
@@ -162,14 +165,12 @@ async fn work(
         }
     };
     tracing::Span::current().record("attempt", begun.attempt);
-    if context.clock.monotonic().saturating_sub(permit_at) > PERMIT_VALID {
-        context.permits.next(&target).await;
-        permit_at = context.clock.monotonic();
-    }
+    context.permits.depart(&target).await;
+    let called_at = context.clock.monotonic();
     let outcome = call(context, held, message, &target, &screened, &begun).await;
     context.metrics.attempt(outcome.class());
-    context.metrics.attempt_duration.record((context.clock.monotonic() - permit_at).as_secs_f64());
-    context.slots.ended(&target, outcome.class(), permit_at);
+    context.metrics.attempt_duration.record((context.clock.monotonic() - called_at).as_secs_f64());
+    context.slots.ended(&target, outcome.class(), called_at);
     // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
     drop(granted);
     in_hand.worked_off();
@@ -187,7 +188,7 @@ async fn screen(
     let mut failures = 0;
     loop {
         may_go_on(context, stop)?;
-        let looked = look(context, message, held.delivery.receive_count, job.take()).await;
+        let looked = look(context, held, message, job.take()).await;
         match insist(context, held, stop, looked).await? {
             Some(Look::Run(screened)) => return Ok(screened),
             // Timers count milliseconds: for less than one nothing would pass.
@@ -264,22 +265,39 @@ async fn turn(
                 return Ok(granted);
             }
             Some(Err(SentAway)) => return Err(circuit_is_open(context, held, target)),
-            None => is_worth_waiting(context, held, target, stop)?,
+            None => is_worth_waiting(context, held, message, target, waits_from, stop)?,
         }
     }
 }
 
-fn is_worth_waiting(context: &Context, held: &Held, target: &Target, stop: &watch::Receiver<bool>) -> Result<(), Step> {
+/// Whether waiting on is of use, and not only in the way of others.
+fn is_worth_waiting(
+    context: &Context,
+    held: &Held,
+    message: &Message,
+    target: &Target,
+    waits_from: Duration,
+    stop: &watch::Receiver<bool>,
+) -> Result<(), Step> {
     may_go_on(context, stop)?;
     if !context.hands.trusts(held) {
         return Err(Step::Fenced);
     }
-    if context.slots.has_room(target) {
-        return Ok(());
+    let Some(steering) = context.steered.current() else { return Ok(()) };
+    if steering.hold(message.job_key.tenant(), held.delivery.priority, target).is_some() {
+        return Err(on_hold(context));
     }
-    // Its target answers slowly: those behind it in the queue are not to wait for that.
-    let wait = Wait::For(context.slots.put_back(target, LONGEST_DELAY));
-    Err(Step::PutBack { wait, why: "its target has its part of the slots" })
+    if !context.slots.has_room(target) {
+        // Its target answers slowly: those behind it in the queue are not to wait for that.
+        let wait = Wait::For(context.slots.put_back(target, LONGEST_DELAY));
+        return Err(Step::PutBack { wait, why: "its target has its part of the slots" });
+    }
+    let waits_for = context.clock.monotonic().saturating_sub(waits_from);
+    if waits_for >= WITHOUT_SHARES && !context.permits.still_valid(target) {
+        // More workers than shares, or shares that cannot be kept: others may be able to.
+        return Err(Step::PutBack { wait: Wait::Growing(FIRST_PUT_BACK), why: "no share of its target's limit" });
+    }
+    Ok(())
 }
 
 /// No attempt is counted. Nobody knows when its target is well again.

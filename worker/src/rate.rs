@@ -1,18 +1,30 @@
 //! Step 7, *rate*: a call waits for its permit, it never collects a refusal.
 //!
-//! Waiters stand in line (a fair lock around `governor`), so that none waits for ever. The limiter starts empty: a worker
-//! that has just started owes nothing for the second before.
+//! Each limited target has two limiters (`governor`), at the pace of the shares that this worker may use now
+//! ([`crate::shares`] keeps them). One lets a run in: it has its permit, and is begun. The other is at the door: what the
+//! store's answers have bunched up in between leaves at that pace again. Both start empty, and so do those that follow
+//! them when the pace changes: nobody is owed anything for the time before. Without trusted shares nothing is let in, and
+//! nothing out. [`Permits::try_permit`] is for whoever picks among several targets, [`Permits::next`] stands in line.
 
+use crate::steering::Steered;
 use governor::clock::Clock as GovernorClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use punctual_core::clock::Clock;
-use punctual_core::rate::RateShare;
+use punctual_core::clock::{Clock, Trust};
+use punctual_core::rate::{Pace, SHARES, pace};
 use punctual_core::target::Target;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
+
+/// Time until somebody who may not send looks again, whatever he is told.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// A target that nobody asked for in so long is of no interest any more.
+pub const INTEREST: Duration = Duration::from_secs(300);
+const ALL_SHARES: NonZeroU32 = NonZeroU32::new(SHARES).expect("there are shares");
 
 /// The project's clock, as `governor` reads it.
 #[derive(Clone)]
@@ -28,83 +40,208 @@ impl GovernorClock for Monotonic {
 
 type Limiter = RateLimiter<NotKeyed, InMemoryState, Monotonic, NoOpMiddleware<<Monotonic as GovernorClock>::Instant>>;
 
-/// What is said to one who asks for a permit.
+/// Whether a call may go out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// Here it is.
+    /// Yes; this permit is used up.
     Ready,
-    /// Ask again when the monotonic clock shows this.
+    /// At this reading of the monotonic clock at the earliest: ask again then.
     At(Duration),
-    /// There is none at all now: ask again when something has changed.
+    /// Not with the shares and the knowledge that there are now: ask again when [`Permits::changed`].
     Never,
 }
 
-/// Hands out permits at a fixed rate.
+/// By what this worker's part of a limit is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// By shares under lease.
+    Leased,
+    /// One of so many equal parts, whoever runs: for functions, which cannot renew a lease while they are frozen.
+    Static(NonZeroU32),
+}
+
+/// Hands out permits, target by target.
 pub struct Permits {
-    clock: Monotonic,
-    limiter: Limiter,
-    line: Mutex<()>,
+    clock: Arc<dyn Clock>,
+    steered: Arc<Steered>,
+    sharing: Sharing,
+    gates: Mutex<BTreeMap<Target, Gate>>,
+    changes: watch::Sender<()>,
+    listener: tokio::sync::Mutex<watch::Receiver<()>>,
+}
+
+/// One target.
+struct Gate {
+    wanted_at: Option<Duration>,
+    shares: u32,
+    trust: Option<Trust>,
+    limiters: Option<Limiters>,
+    lines: [Arc<tokio::sync::Mutex<()>>; 2],
+}
+
+/// The limiters of one pace, in the order of [`Side`].
+struct Limiters {
+    pace: Pace,
+    limiters: [Limiter; 2],
+}
+
+/// Which of a target's two limiters.
+#[derive(Clone, Copy)]
+enum Side {
+    /// Lets a run in.
+    Entry,
+    /// Lets its call out.
+    Door,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Gate { wanted_at: None, shares: 0, trust: None, limiters: None, lines: Default::default() }
+    }
+
+    /// Shares that may be used now.
+    fn usable(&self, clock: &dyn Clock) -> u32 {
+        if self.trust.as_ref().is_some_and(|trust| !trust.is_over(clock)) { self.shares } else { 0 }
+    }
+
+    /// The limiter of this pace: the one there is, or a new one that is empty.
+    fn limiter(&mut self, side: Side, pace: Pace, clock: &Arc<dyn Clock>) -> &Limiter {
+        let fits = self.limiters.take_if(|limiters| limiters.pace == pace);
+        let new = || Limiters { pace, limiters: std::array::from_fn(|_| empty_limiter(pace, clock)) };
+        &self.limiters.insert(fits.unwrap_or_else(new)).limiters[side as usize]
+    }
+}
+
+fn empty_limiter(pace: Pace, clock: &Arc<dyn Clock>) -> Limiter {
+    let quota = Quota::with_period(pace.period).expect("a pace has a period").allow_burst(pace.burst);
+    let limiter = Limiter::direct_with_clock(quota, Monotonic(clock.clone()));
+    // Spends the burst that a new limiter starts with.
+    let _ = limiter.check_n(pace.burst);
+    limiter
 }
 
 impl Permits {
-    /// Permits at the rate of `share`, none in store.
-    pub fn new(share: RateShare, clock: Arc<dyn Clock>) -> Self {
-        let clock = Monotonic(clock);
-        let quota = Quota::per_second(share.per_second).allow_burst(share.burst);
-        let limiter = Limiter::direct_with_clock(quota, clock.clone());
-        // Spends the burst that a new limiter starts with.
-        let _ = limiter.check_n(share.burst);
-        Permits { clock, limiter, line: Mutex::default() }
+    /// Permits by the limits of `steered`, of which this worker has its part.
+    pub fn new(clock: Arc<dyn Clock>, steered: Arc<Steered>, sharing: Sharing) -> Self {
+        let changes = watch::Sender::new(());
+        let listener = tokio::sync::Mutex::new(changes.subscribe());
+        Permits { clock, steered, sharing, gates: Mutex::default(), changes, listener }
     }
 
-    /// A permit for a call to `target`, if there is one now.
-    pub fn try_permit(&self, _target: &Target) -> Permit {
-        match self.limiter.check() {
+    /// Takes a permit for a call to `target`, if there is one.
+    pub fn try_permit(&self, target: &Target) -> Permit {
+        self.ask(target, Side::Entry)
+    }
+
+    fn ask(&self, target: &Target, side: Side) -> Permit {
+        let Some(steering) = self.steered.current() else { return Permit::Never };
+        let Some(limit) = steering.limit(target) else { return Permit::Ready };
+        let mut gates = self.gates();
+        if !gates.contains_key(target) {
+            gates.insert(target.clone(), Gate::new());
+        }
+        let gate = gates.get_mut(target).expect("it is there by now");
+        gate.wanted_at = Some(self.clock.monotonic());
+        let (parts, of) = match self.sharing {
+            Sharing::Leased => (gate.usable(&*self.clock), ALL_SHARES),
+            Sharing::Static(concurrency) => (1, concurrency),
+        };
+        let Some(pace) = pace(limit, parts, of) else { return Permit::Never };
+        match gate.limiter(side, pace, &self.clock).check() {
             Ok(()) => Permit::Ready,
-            Err(not_until) => Permit::At(self.clock.now() + not_until.wait_time_from(self.clock.now())),
+            Err(not_until) => Permit::At(not_until.earliest_possible()),
         }
     }
 
-    /// Whether a permit given a moment ago still holds.
-    pub fn still_valid(&self, _target: &Target) -> bool {
-        true
+    /// Whether a call that has its permit may still go out: asked right before the request is written.
+    pub fn still_valid(&self, target: &Target) -> bool {
+        let Some(steering) = self.steered.current() else { return false };
+        steering.limit(target).is_none()
+            || self.sharing != Sharing::Leased
+            || self.gates().get(target).is_some_and(|gate| gate.usable(&*self.clock) > 0)
     }
 
-    /// Waits until there may be permits where there were none.
+    /// Waits until shares or limits have changed since the last call of this. For one caller: nothing is missed between
+    /// two calls.
     pub async fn changed(&self) {
-        std::future::pending().await
+        // The sender lives as long as `self`.
+        let _ = self.listener.lock().await.changed().await;
     }
 
-    /// Waits for the next permit.
-    pub async fn next(&self, _target: &Target) {
-        let _first = self.line.lock().await;
-        while let Err(not_until) = self.limiter.check() {
-            let wait = not_until.wait_time_from(self.clock.now());
-            tokio::time::sleep(wait).await;
+    /// Waits for the next permit, behind those who wait already.
+    pub async fn next(&self, target: &Target) {
+        self.wait(target, Side::Entry).await;
+    }
+
+    /// Waits until a call that has its permit may go out: called right before the request is written. The wait is what the
+    /// calls before it are too close together, and however long there are no trusted shares.
+    pub async fn depart(&self, target: &Target) {
+        self.wait(target, Side::Door).await;
+    }
+
+    async fn wait(&self, target: &Target, side: Side) {
+        if self.steered.current().is_some_and(|steering| steering.limit(target).is_none()) {
+            return;
         }
+        let line = self.gates().entry(target.clone()).or_insert_with(Gate::new).lines[side as usize].clone();
+        let _turn = line.lock().await;
+        let mut changes = self.changes.subscribe();
+        loop {
+            let wait = match self.ask(target, side) {
+                Permit::Ready => return,
+                Permit::At(at) => at.saturating_sub(self.clock.monotonic()),
+                Permit::Never => LOOK_AGAIN,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// The targets of which shares are wanted: text messages always, others for a while after they were asked for; none
+    /// when the limits are not known.
+    pub(crate) fn wanted(&self) -> Option<Vec<Target>> {
+        let limited = self.steered.current()?.limited();
+        let (now, gates) = (self.clock.monotonic(), self.gates());
+        let is_recent = |at: &Duration| now.saturating_sub(*at) < INTEREST;
+        let is_wanted = |target: &Target| {
+            *target == Target::sms()
+                || gates.get(target).and_then(|gate| gate.wanted_at.as_ref()).is_some_and(is_recent)
+        };
+        Some(limited.into_keys().filter(is_wanted).collect())
+    }
+
+    /// Lets so many shares be used for as long as `trust` lasts.
+    pub(crate) fn grant(&self, target: &Target, shares: u32, trust: Option<Trust>) {
+        let mut gates = self.gates();
+        let gate = gates.entry(target.clone()).or_insert_with(Gate::new);
+        let before = gate.usable(&*self.clock);
+        (gate.shares, gate.trust) = (shares, trust);
+        let has_changed = gate.usable(&*self.clock) != before;
+        drop(gates);
+        if has_changed {
+            self.tell();
+        }
+    }
+
+    /// Lets no more than so many shares be used from now on.
+    pub(crate) fn lower(&self, target: &Target, shares: u32) {
+        if let Some(gate) = self.gates().get_mut(target) {
+            gate.shares = gate.shares.min(shares);
+        }
+    }
+
+    /// Tells those who wait to ask again.
+    pub(crate) fn tell(&self) {
+        self.changes.send_replace(());
+    }
+
+    fn gates(&self) -> MutexGuard<'_, BTreeMap<Target, Gate>> {
+        // A panic elsewhere leaves a gate whole: each change is made in one piece.
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use punctual_core::clock::TokioClock;
-    use punctual_core::rate::share;
-
-    #[tokio::test(start_paused = true)]
-    async fn no_second_sees_more_than_the_share_and_its_burst() {
-        let clock: Arc<dyn Clock> = Arc::new(TokioClock::new(chrono::DateTime::UNIX_EPOCH));
-        let share = share(450, 2).unwrap();
-        let permits = Permits::new(share, clock.clone());
-        let mut at = Vec::new();
-        for _ in 0..2_000 {
-            permits.next(&Target::sms()).await;
-            at.push(clock.monotonic());
-        }
-        let most =
-            (0..at.len()).map(|i| at[i..].partition_point(|t| *t < at[i] + Duration::from_secs(1))).max().unwrap();
-        assert!(most <= (share.per_second.get() + share.burst.get()) as usize, "{most} in one second");
-        let rate = 2_000.0 / at[1_999].as_secs_f64();
-        assert!(rate > 215.0, "{rate} a second");
-    }
-}
+mod tests;

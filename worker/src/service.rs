@@ -6,10 +6,12 @@ use crate::idempotency::read_jobs;
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::pipeline::{Context, handle, pause};
-use crate::rate::Permits;
+use crate::rate::{Permits, Sharing};
 use crate::returns::{self, Returns};
 use crate::settings::WorkSettings;
+use crate::shares::Keeper;
 use crate::slots::Slots;
+use crate::steering::Steered;
 use crate::tenants::Tenants;
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::ports::{BATCH, Gateway, Ports};
@@ -26,6 +28,8 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 /// Time until a worker whose clock was refused looks at it again.
 const CLOCK_PAUSE: Duration = Duration::from_secs(1);
+/// Time until a worker looks again whether a queue that is held, or of which that is not known, is free.
+const HELD_PAUSE: Duration = Duration::from_secs(1);
 /// Time for the last gives-back and deletes after the work has ended; what does not happen then comes back by itself.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
@@ -64,11 +68,14 @@ impl Equipment {
         let (hands, returns) =
             Hands::new(ports.queue.clone(), clock.clone(), settings.visibility, settings.heartbeat, trust);
         let metrics = Arc::new(Metrics::new());
-        let permits = Arc::new(Permits::new(settings.rate, clock.clone()));
+        let steered = Arc::new(Steered::new(clock.clone()));
+        let permits = Arc::new(Permits::new(clock.clone(), steered.clone(), settings.sharing));
         let slots = Slots::new(settings.slots, settings.circuit, permits.clone(), clock.clone(), metrics.clone());
         let tenants = Tenants::new(settings.tenant_in_hand, clock.clone());
         let hands = Arc::new(hands);
-        (Context { ports, gateway, clock, zones, settings, id, hands, slots, permits, tenants, metrics }, returns)
+        let context =
+            Context { ports, gateway, clock, zones, settings, id, hands, slots, permits, steered, tenants, metrics };
+        (context, returns)
     }
 }
 
@@ -81,6 +88,8 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     let (queue, clock) = (context.ports.queue.clone(), context.clock.clone());
     let (settings, hands) = (context.settings.clone(), context.hands.clone());
     let alive = Arc::new(Alive::new(clock.clone()));
+    let (permits, store) = (context.permits.clone(), context.ports.shares.clone());
+    let shares = Arc::new(Keeper::new(permits, store, clock.clone(), settings.share_leases, &context.id));
     let (stopping, is_stopping) = watch::channel(false);
     let mut receivers = JoinSet::new();
     for priority in &settings.priorities {
@@ -106,6 +115,11 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
         let alive = alive.clone();
         async move { returns::perform(queue, clock, returns, &alive).await }
     });
+    let mut steerer = JoinSet::new();
+    steerer.spawn({
+        let (context, shares) = (context.clone(), shares.clone());
+        async move { steer(&context, &shares).await }
+    });
 
     let broken = tokio::select! {
         biased;
@@ -114,6 +128,7 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
         ended = dealer.join_next() => Some(("slots", ended)),
         ended = keeper.join_next() => Some(("heartbeats", ended)),
         ended = watcher.join_next() => Some(("the watch over the clock", ended)),
+        ended = steerer.join_next() => Some(("rate shares and holds", ended)),
         ended = returner.join_next() => Some(("giving back", ended)),
         overdue = alive.watch(settings.alive_file.as_deref()) => Some((overdue, None)),
     };
@@ -130,8 +145,9 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     dealer.shutdown().await;
     keeper.shutdown().await;
     watcher.shutdown().await;
+    steerer.shutdown().await;
     let last_calls = async {
-        hands.give_back_all().await;
+        tokio::join!(shares.leave(), hands.give_back_all());
         drop((context, hands));
         while returner.join_next().await.is_some() {}
     };
@@ -142,10 +158,28 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     if broken.is_some() { Ended::Broken } else { Ended::InOrder }
 }
 
+/// Keeps limits, holds and rate shares up to date.
+async fn steer(context: &Context, shares: &Keeper) {
+    let mut changes = context.steered.changes();
+    let tell = async {
+        while changes.changed().await.is_ok() {
+            context.permits.tell();
+        }
+    };
+    let keep_shares = async {
+        match context.settings.sharing {
+            Sharing::Leased => shares.keep().await,
+            Sharing::Static(_) => std::future::pending().await,
+        }
+    };
+    tokio::join!(context.steered.keep(&*context.ports.control), tell, keep_shares);
+}
+
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
 async fn receive(context: Arc<Context>, alive: Arc<Alive>, priority: Priority, mut stop: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
     let batch = BATCH.min(context.settings.prefetch.div_ceil(2));
+    let mut steering = context.steered.changes();
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
@@ -159,6 +193,14 @@ async fn receive(context: Arc<Context>, alive: Arc<Alive>, priority: Priority, m
         };
         if context.clock.check().is_err() {
             pause(&mut stop, CLOCK_PAUSE).await;
+            continue;
+        }
+        if context.steered.current().is_none_or(|steering| steering.holds_queue(priority)) {
+            // A queue that is held as a whole keeps its messages best itself.
+            tokio::select! {
+                _ = steering.changed() => {}
+                () = pause(&mut stop, HELD_PAUSE) => {}
+            }
             continue;
         }
         let asked = Stopwatch::start(&*context.clock);

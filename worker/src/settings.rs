@@ -1,13 +1,15 @@
 //! Settings of one worker, and the words of the `punctual-worker` command.
 
+use crate::rate::Sharing;
 use clap::Parser;
 use punctual_core::aws::Names;
 use punctual_core::circuit::{CircuitRule, JUDGED};
+use punctual_core::lease::LeaseTimes;
 use punctual_core::priority::Priority;
-use punctual_core::rate::{RateShare, share};
 use punctual_core::retry::{GatewayPolicy, WhenUnknown};
 use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,18 +29,16 @@ pub struct Cli {
     /// Where the SMS gateway takes messages, such as `https://gateway.example/v1/sms`.
     #[arg(long, env = "PUNCTUAL_SMS_URL")]
     pub sms_url: String,
-    /// Calls a second that the gateway takes from all workers together.
-    #[arg(long, env = "PUNCTUAL_SMS_RATE_PER_S", default_value_t = 450)]
-    pub rate_per_s: u32,
-    /// How many workers share that limit.
-    #[arg(long, env = "PUNCTUAL_WORK_WORKERS", default_value_t = 1)]
-    pub workers: u32,
     /// For how many seconds the gateway drops a repeat of a reference; 0 = it never does.
     #[arg(long, env = "PUNCTUAL_SMS_DEDUPE_WINDOW_S", default_value_t = 0)]
     pub dedupe_window_s: u64,
     /// Calls under way at once.
     #[arg(long, env = "PUNCTUAL_WORK_SLOTS", default_value_t = 20)]
     pub slots: usize,
+    /// Use a fixed part of each limit, one of so many, instead of shares under lease: for functions, of which at most so
+    /// many run at once.
+    #[arg(long, env = "PUNCTUAL_WORK_MAX_CONCURRENCY")]
+    pub max_concurrency: Option<NonZeroU32>,
     /// Messages of each priority held at once, those in a slot included; twice the slots keep all of them busy.
     #[arg(long, env = "PUNCTUAL_WORK_PREFETCH", default_value_t = 40)]
     pub prefetch: usize,
@@ -100,8 +100,10 @@ pub struct WorkSettings {
     pub tenant_in_hand: usize,
     /// When no calls are made to a target that fails.
     pub circuit: CircuitRule,
-    /// This worker's part of the gateway's limit.
-    pub rate: RateShare,
+    /// How this worker comes to its part of each limit.
+    pub sharing: Sharing,
+    /// The times of rate shares under lease. All workers must go by the same.
+    pub share_leases: LeaseTimes,
     /// What the gateway does with repeats.
     pub gateway: GatewayPolicy,
     /// Bound of one call.
@@ -139,7 +141,6 @@ impl Cli {
         let mut problems = Vec::new();
         let names = Names::new(&self.prefix).map_err(|e| problems.push(e)).ok();
         let zones = Zones::load(self.tzdir.as_deref()).map_err(|e| problems.push(e.to_string())).ok();
-        let rate = share(self.rate_per_s, self.workers).map_err(|e| problems.push(e)).ok();
         problems.extend(check_url(&self.sms_url).err());
         if reqwest::header::HeaderValue::from_str(&self.id).is_err() || self.id.is_empty() {
             problems.push("PUNCTUAL_WORK_ID must be printable ASCII: it is sent to the gateway".into());
@@ -182,9 +183,7 @@ impl Cli {
         if !(1..=600).contains(&self.takeover_grace_s) {
             problems.push(format!("a take-over grace of {} s is out of range 1-600", self.takeover_grace_s));
         }
-        let (Some(names), Some(zones), Some(rate), Some(slots), true) =
-            (names, zones, rate, slots, problems.is_empty())
-        else {
+        let (Some(names), Some(zones), Some(slots), true) = (names, zones, slots, problems.is_empty()) else {
             return Err(problems);
         };
         let settings = WorkSettings {
@@ -193,7 +192,8 @@ impl Cli {
             prefetch: self.prefetch,
             tenant_in_hand: (self.prefetch * usize::from(self.tenant_percent)).div_ceil(100),
             circuit: CircuitRule { failures: self.circuit_failures, ..CircuitRule::default() },
-            rate,
+            sharing: self.max_concurrency.map_or(Sharing::Leased, Sharing::Static),
+            share_leases: LeaseTimes::default(),
             gateway: GatewayPolicy {
                 dedupe_window: s(self.dedupe_window_s),
                 on_unknown: WhenUnknown::Hold,
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn all_problems_are_reported_at_once() {
         assert!(problems(&[]).is_empty());
-        let found = problems(&["--heartbeat-s", "60", "--slots", "0", "--workers", "0", "--prefix", "a b"]);
+        let found = problems(&["--heartbeat-s", "60", "--slots", "0", "--takeover-grace-s", "0", "--prefix", "a b"]);
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(problems(&["--trust-s", "60"])[0].contains("shorter than the visibility"));
         assert!(problems(&["--heartbeat-s", "25"])[0].contains("two heartbeats"));

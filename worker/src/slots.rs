@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
-/// A permit older than this when its call is about to start is taken again: the limit holds where calls leave.
-pub const PERMIT_VALID: Duration = Duration::from_millis(100);
+/// A permit that nobody could use for so long is forgotten.
+const PERMIT_VALID: Duration = Duration::from_millis(100);
 /// Time between two clear-outs of what is long over.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
@@ -54,8 +54,6 @@ impl State {
 pub struct Granted {
     slots: Arc<Slots>,
     turn: Turn,
-    /// When its permit was given, by the monotonic clock.
-    pub permit_at: Duration,
 }
 
 impl Drop for Granted {
@@ -220,9 +218,9 @@ impl Slots {
             }
             let permits = &state.permits;
             let Some(turn) = state.turns.pick(|target| permits.contains_key(target)) else { break };
-            let permit_at = state.permits.remove(&turn.target).expect("only a target with a permit is picked");
+            state.permits.remove(&turn.target);
             match state.waiting.remove(&turn.ticket) {
-                Some(sender) => granted.push((sender, Granted { slots: self.clone(), turn, permit_at })),
+                Some(sender) => granted.push((sender, Granted { slots: self.clone(), turn })),
                 None => state.turns.done(&turn),
             }
         }

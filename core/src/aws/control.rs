@@ -5,9 +5,11 @@ use super::error::{met_by_put, port_error};
 use super::job_item::Item;
 use super::jobs::{number, text};
 use super::schema::TTL_ATTRIBUTE;
+use super::steering_item::{self, STEERING};
 use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
+use crate::steering::Steering;
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
@@ -35,6 +37,11 @@ impl DynamoControl {
             standard: count("read_standard").unwrap_or(standard),
         };
         Ok(Layout { read, write: Shards { urgent, standard } })
+    }
+
+    fn steering_of(&self, item: &Item) -> PortResult<Steering> {
+        let unreadable = || PortError::Permanent(format!("the item `{STEERING}` in {} cannot be read", self.table));
+        steering_item::from_item(item).ok_or_else(unreadable)
     }
 
     fn put(&self, layout: Layout) -> PutItemFluentBuilder {
@@ -105,5 +112,30 @@ impl Control for DynamoControl {
         let first = old.get("value").and_then(|value| value.as_s().ok());
         let unreadable = || PortError::Permanent(format!("the item `{id}` in {} cannot be read", self.table));
         first.cloned().ok_or_else(unreadable)
+    }
+
+    async fn steering(&self) -> PortResult<Steering> {
+        let get =
+            self.client.get_item().table_name(&self.table).key("control_id", text(STEERING)).consistent_read(true);
+        let answer = get.send().await.map_err(|e| port_error(&self.table, e))?;
+        answer.item.map_or_else(|| Ok(Steering::default()), |item| self.steering_of(&item))
+    }
+
+    async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering> {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(steering_item::to_item(to)))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let put = match from {
+            0 => put.condition_expression("attribute_not_exists(control_id)"),
+            _ => put.condition_expression("revision = :from").expression_attribute_values(":from", number(from)),
+        };
+        let Err(error) = put.send().await else { return Ok(to.clone()) };
+        match met_by_put(&error) {
+            Some(old) => self.steering_of(&old),
+            None => Err(port_error(&self.table, error)),
+        }
     }
 }

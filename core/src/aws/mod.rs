@@ -16,6 +16,8 @@ mod run_item;
 mod runs;
 mod schedule_item;
 pub mod schema;
+mod shares;
+mod steering_item;
 mod store_time;
 
 pub use client::{ConnectError, config_loader, connect};
@@ -118,6 +120,7 @@ impl Aws {
             due: Arc::new(due::DynamoDueIndex::new(self)),
             runs: Arc::new(runs::DynamoRuns::new(self)),
             leases: Arc::new(leases::DynamoLeases::new(self)),
+            shares: Arc::new(shares::DynamoShares::new(self)),
             control: Arc::new(control::DynamoControl::new(self)),
             queue: Arc::new(queue::SqsQueue::new(self)),
         }

@@ -3,6 +3,9 @@
 use super::samples::{at, random_name};
 use crate::due::{Layout, Shards};
 use crate::ports::Ports;
+use crate::priority::Priority;
+use crate::steering::{Hold, Scope, Steering};
+use crate::target::Target;
 
 /// Whoever comes later gets the counts in force.
 pub async fn shard_counts_are_set_once(ports: &Ports) {
@@ -42,4 +45,46 @@ pub async fn what_is_kept_once_stays(ports: &Ports) {
     let (for_a, for_b) = (both.0.expect("it can be kept"), both.1.expect("it can be kept"));
     assert_eq!(for_a, for_b, "of two, one is in force for both");
     assert!(["a", "b"].contains(&for_a.as_str()));
+}
+
+/// One of each kind, over whatever is there.
+fn steered(from: &Steering) -> Steering {
+    let hook = Target::webhook("hooks.example.com");
+    let scopes =
+        [Scope::All, Scope::Tenant("bank".into()), Scope::Priority(Priority::Bulk), Scope::Target(hook.clone())];
+    let limited = from.with_limit(Target::sms(), 100).and_then(|to| to.with_limit(hook, 1));
+    let held = scopes.into_iter().enumerate().try_fold(limited.expect("there is room"), |to, (n, scope)| {
+        let why = format!("maintenance, until {n}:00; \u{4f60}\u{597d}");
+        to.with_hold(Hold { scope, by: "ann".into(), why, since: at(n as i64) })
+    });
+    Steering { revision: from.revision + 1, ..held.expect("there is room") }
+}
+
+/// Where nothing was ever said, nothing is there.
+pub async fn limits_and_holds_survive_the_round_trip_whole(ports: &Ports) {
+    let before = ports.control.steering().await.expect("it can be read");
+    let to = steered(&before);
+    assert_eq!(ports.control.change_steering(before.revision, &to).await, Ok(to.clone()));
+    assert_eq!(ports.control.steering().await, Ok(to.clone()));
+    let nothing = Steering { revision: to.revision + 1, ..Steering::default() };
+    assert_eq!(ports.control.change_steering(to.revision, &nothing).await, Ok(nothing.clone()));
+    assert_eq!(ports.control.steering().await, Ok(nothing));
+}
+
+/// Whoever decided from something older gets what is in force; a repeat finds its own change.
+pub async fn limits_and_holds_change_only_from_what_they_were(ports: &Ports) {
+    let before = ports.control.steering().await.expect("it can be read");
+    let to = steered(&before);
+    assert_eq!(ports.control.change_steering(before.revision, &to).await, Ok(to.clone()));
+    assert_eq!(ports.control.change_steering(before.revision, &to).await, Ok(to.clone()), "its answer was lost");
+    let other = to.without_limit(&Target::sms());
+    assert_eq!(ports.control.change_steering(before.revision, &other).await, Ok(to.clone()));
+    assert_eq!(ports.control.steering().await, Ok(to.clone()));
+    let next = |scope: Scope| to.without_hold(&scope);
+    let (a, b) = (next(Scope::All), next(Scope::Tenant("bank".into())));
+    let both =
+        futures::join!(ports.control.change_steering(to.revision, &a), ports.control.change_steering(to.revision, &b));
+    let in_force = both.0.expect("it can be changed");
+    assert_eq!(both.1.as_ref(), Ok(&in_force), "of two, one is in force for both");
+    assert!(in_force == a || in_force == b);
 }

@@ -14,6 +14,7 @@ pub mod leases;
 pub mod queue;
 pub mod runs;
 mod samples;
+pub mod shares;
 
 use std::time::Duration;
 
@@ -89,10 +90,22 @@ macro_rules! for_each_conformance_case {
                 a_lease_is_removed_only_as_it_was_observed,
                 a_free_lease_can_be_removed,
             ]
+            shares: [
+                shares_that_nobody_holds_are_empty,
+                shares_survive_the_round_trip_whole,
+                shares_change_only_from_what_they_were,
+                of_two_changes_of_shares_one_wins,
+                a_beat_shows_the_shares_and_raises_the_revision,
+                a_beat_whose_answer_was_lost_is_held,
+                a_beat_that_comes_too_late_is_lost,
+                shares_are_not_listed_among_leases,
+            ]
             control: [
                 shard_counts_are_set_once,
                 shard_counts_change_only_from_what_they_were,
                 what_is_kept_once_stays,
+                limits_and_holds_survive_the_round_trip_whole,
+                limits_and_holds_change_only_from_what_they_were,
             ]
             queue: [
                 a_batch_is_answered_in_order_and_arrives_whole,

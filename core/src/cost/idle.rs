@@ -1,8 +1,11 @@
-//! What is taken while nothing is due: looking at empty buckets, keeping leases, asking empty queues.
+//! What is taken while nothing is due: looking at empty buckets, keeping leases and rate shares, asking empty queues.
 
-use super::{Line, READ_UNIT_BYTES, Usage};
+use super::{Line, READ_UNIT_BYTES, Usage, read_units, write_units};
 use crate::due::{Audit, SETTLE};
+use crate::lease::LeaseTimes;
 use crate::priority::Priority;
+use crate::rate::LOOK_EVERY;
+use crate::steering::READ_EVERY;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -10,6 +13,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Bytes of a lease's item: id, owner, counter, cursor.
 const LEASE_BYTES: f64 = 90.0;
+/// Bytes of the item of a target's shares without holders: id, revision.
+const SHARES_BYTES: f64 = 40.0;
+/// Bytes of a holder in it: id, shares, beat.
+const HOLDER_BYTES: f64 = 40.0;
 /// Bytes after which a scan goes on with another call (DynamoDB).
 const SCAN_PAGE_BYTES: f64 = 1_048_576.0;
 
@@ -72,9 +79,14 @@ pub fn idle(load: &IdleLoad) -> Vec<Line> {
     let (shards, copies) = (f64::from(load.shards), f64::from(load.copies));
     // An empty query costs half a unit.
     let queries = |count: f64| Usage::reads(0.5, 1.0) * (count * shards);
-    let listed = (shards + copies) * LEASE_BYTES;
+    // One limited target, the SMS gateway: its shares lie in the table of leases.
+    let workers = f64::from(load.workers);
+    let shares = if load.workers == 0 { 0.0 } else { SHARES_BYTES + workers * HOLDER_BYTES };
+    let listed = (shards + copies) * LEASE_BYTES + shares;
     let listing = Usage::reads((listed / READ_UNIT_BYTES).ceil(), (listed / SCAN_PAGE_BYTES).ceil());
-    let receives = per_hour(load.poll) * f64::from(load.workers) * Priority::ALL.len() as f64;
+    let beats = per_hour(LeaseTimes::default().renew_every);
+    let looks = per_hour(LOOK_EVERY) - beats;
+    let receives = per_hour(load.poll) * workers * Priority::ALL.len() as f64;
     let lines = [
         ("due: latest minutes", queries(load.reads.latest)),
         ("due: unsettled minutes", queries(load.reads.unsettled)),
@@ -84,6 +96,9 @@ pub fn idle(load: &IdleLoad) -> Vec<Line> {
         ("lease: list", listing * (copies * per_hour(load.look_every))),
         ("lease: shard counts", Usage::reads(1.0, 1.0) * (copies * per_hour(load.layout_every))),
         ("lease: receive", Usage::sqs(1.0) * receives),
+        ("rate: keep shares", Usage::writes(write_units(shares), 1.0) * (workers * beats)),
+        ("rate: look at shares", Usage::reads(read_units(shares), 1.0) * (workers * looks)),
+        ("rate: limits and holds", Usage::reads(1.0, 1.0) * (workers * per_hour(READ_EVERY))),
     ];
     lines.into_iter().map(|(step, usage)| Line { step, usage }).collect()
 }

@@ -122,6 +122,25 @@ fn an_idle_hour_renews_each_lease_and_lists_them_every_second() {
 }
 
 #[test]
+fn an_idle_worker_beats_every_three_seconds_looks_at_shares_in_between_and_reads_limits_every_two() {
+    let hour = Duration::from_secs(3_600);
+    let (renew_every, look_every, layout_every, poll) = (hour, hour, hour, hour);
+    let reads = BucketReads::default();
+    let of =
+        |workers| idle(&IdleLoad { shards: 0, copies: 0, renew_every, look_every, layout_every, reads, workers, poll });
+    let ten = of(10);
+    assert_eq!(usage_of(&ten, "rate: keep shares").write_units, 10.0 * 1_200.0);
+    assert_eq!(usage_of(&ten, "rate: look at shares").read_units, 10.0 * 2_400.0);
+    assert_eq!(usage_of(&ten, "rate: limits and holds").read_units, 10.0 * 1_800.0);
+    assert_eq!(
+        usage_of(&of(40), "rate: keep shares").write_units,
+        40.0 * 1_200.0 * 2.0,
+        "above a kilobyte a beat costs two"
+    );
+    assert_eq!(usage_of(&of(0), "rate: keep shares").write_units, 0.0);
+}
+
+#[test]
 fn dollars_are_units_times_their_prices() {
     let prices = Prices::default();
     let usage = Usage { write_units: 1e6, read_units: 1e6, dynamodb_requests: 1e9, sqs_requests: 1e6 };

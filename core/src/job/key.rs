@@ -17,7 +17,7 @@ impl JobKey {
     /// # Errors
     /// Names the part that is wrong and what is allowed.
     pub fn new(tenant: &str, id: &str) -> Result<Self, String> {
-        check_name(tenant, "tenant", LONGEST_TENANT_BYTES, "._-")?;
+        check_tenant(tenant)?;
         check_name(id, "job id", LONGEST_ID_BYTES, "._-/")?;
         if id.starts_with('/') || id.ends_with('/') || id.contains("//") {
             return Err(format!("job id `{id}` has an empty part: write `a/b`, with no `/` at either end"));
@@ -39,6 +39,14 @@ impl JobKey {
     pub fn id(&self) -> &str {
         self.0.split_once('/').map_or("", |(_, id)| id)
     }
+}
+
+/// Whether a tenant may be called so.
+///
+/// # Errors
+/// Says what is allowed.
+pub fn check_tenant(tenant: &str) -> Result<(), String> {
+    check_name(tenant, "tenant", LONGEST_TENANT_BYTES, "._-")
 }
 
 fn check_name(text: &str, what: &str, longest: usize, extra: &str) -> Result<(), String> {

@@ -4,6 +4,7 @@ use super::World;
 use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
+use crate::steering::Steering;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
@@ -28,5 +29,17 @@ impl Control for World {
 
     async fn once(&self, id: &str, value: &str, _: DateTime<Utc>) -> PortResult<String> {
         Ok(self.state().kept_once.entry(id.to_owned()).or_insert_with(|| value.to_owned()).clone())
+    }
+
+    async fn steering(&self) -> PortResult<Steering> {
+        Ok(self.state().steering.clone())
+    }
+
+    async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering> {
+        let mut state = self.state();
+        if state.steering.revision == from {
+            state.steering = to.clone();
+        }
+        Ok(state.steering.clone())
     }
 }

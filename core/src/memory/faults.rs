@@ -211,6 +211,7 @@ impl Faults {
             due: Arc::new(Faulty::new(ports.due, self)),
             runs: Arc::new(Faulty::new(ports.runs, self)),
             leases: Arc::new(Faulty::new(ports.leases, self)),
+            shares: Arc::new(Faulty::new(ports.shares, self)),
             control: Arc::new(Faulty::new(ports.control, self)),
             queue: Arc::new(Faulty::new(ports.queue, self)),
         }

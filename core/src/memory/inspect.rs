@@ -6,7 +6,10 @@ use crate::job::{Job, JobKey};
 use crate::lease::Lease;
 use crate::message::{DeadLetter, Message};
 use crate::priority::Priority;
+use crate::rate::Shares;
 use crate::run::{RunId, RunRow};
+use crate::steering::Steering;
+use crate::target::Target;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -124,6 +127,16 @@ impl World {
     /// All leases, by id.
     pub fn leases(&self) -> Vec<Lease> {
         self.state().leases.values().cloned().collect()
+    }
+
+    /// Who holds how many shares of a target's limit.
+    pub fn shares(&self, target: &Target) -> Shares {
+        self.state().shares.get(target).cloned().unwrap_or_default()
+    }
+
+    /// Limits and holds in force.
+    pub fn steering(&self) -> Steering {
+        self.state().steering.clone()
     }
 
     /// All messages ever put into a queue, in order.

@@ -13,6 +13,7 @@ mod jobs;
 mod leases;
 mod queue;
 mod runs;
+mod shares;
 
 pub use faults::{Call, Fault, FaultPlan, Faults, Point};
 pub use gateway::{GatewaySend, Script};
@@ -25,13 +26,16 @@ use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::ports::{Gateway, Ports};
 use crate::priority::Priority;
+use crate::rate::Shares;
+use crate::steering::Steering;
+use crate::target::Target;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// All that exists: jobs, rows, leases, settings, queues, dead letters, and a gateway.
+/// All that exists: jobs, rows, leases, rate shares, settings, queues, dead letters, and a gateway.
 #[derive(Clone)]
 pub struct World {
     inner: Arc<Inner>,
@@ -49,7 +53,9 @@ struct State {
     jobs: jobs::Jobs,
     rows: runs::Rows,
     leases: BTreeMap<LeaseId, Lease>,
+    shares: BTreeMap<Target, Shares>,
     layout: Option<Layout>,
+    steering: Steering,
     // Never forgotten: DynamoDB promises no moment either.
     kept_once: BTreeMap<String, String>,
     queues: [queue::Queue; Priority::ALL.len()],
@@ -72,6 +78,7 @@ impl World {
             due: world.clone(),
             runs: world.clone(),
             leases: world.clone(),
+            shares: world.clone(),
             control: world.clone(),
             queue: world,
         }

@@ -6,6 +6,7 @@
 mod gateway;
 mod leases;
 mod queue;
+mod shares;
 mod store;
 
 pub use gateway::{Gateway, SmsRequest};
@@ -14,6 +15,7 @@ pub use queue::{
     BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_DELAY, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch,
     check_body, check_delay, check_visibility,
 };
+pub use shares::{Beat, ShareStore};
 pub use store::{
     ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore,
     Move, PageToken, Put, Replace, ReplaceIf, RunStore,
@@ -36,6 +38,8 @@ pub struct Ports {
     pub runs: Arc<dyn RunStore>,
     /// Leases.
     pub leases: Arc<dyn LeaseStore>,
+    /// Rate shares.
+    pub shares: Arc<dyn ShareStore>,
     /// Settings that live in the store.
     pub control: Arc<dyn Control>,
     /// The priority queues and the dead letters.

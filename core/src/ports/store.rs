@@ -5,6 +5,7 @@ use crate::due::{DueBucket, Layout, ShardId, Shards};
 use crate::error::PortError;
 use crate::job::{Advanced, Job, JobKey, JobState};
 use crate::run::{RunId, RunRow};
+use crate::steering::Steering;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
@@ -242,4 +243,11 @@ pub trait Control: Send + Sync {
     /// Stores `value` under `id` if nothing is there; returns what is there now, the same to everybody. It may be forgotten
     /// after `expires_at`, and is in force for as long as it is not.
     async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String>;
+
+    /// Limits and holds, read consistently.
+    async fn steering(&self) -> PortResult<Steering>;
+
+    /// Stores limits and holds if those in the store still have revision `from`; returns those in force. A change whose
+    /// answer was lost is found to be in force.
+    async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering>;
 }

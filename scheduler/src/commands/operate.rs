@@ -49,7 +49,7 @@ pub(super) async fn grow_shards(names: Names, args: &GrowArgs) -> Result<(), Com
     ))
 }
 
-fn in_operation(error: OperatorError) -> CommandError {
+pub(super) fn in_operation(error: OperatorError) -> CommandError {
     match error {
         OperatorError::Refused(_) => bad(error),
         OperatorError::NotNow(_) | OperatorError::Store(_) => failed(error),

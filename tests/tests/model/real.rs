@@ -288,7 +288,7 @@ impl Real {
     pub fn screen(&self, message: Message, job: Job, now: u8) -> Screened {
         self.screened.get((Message { copy: 0, is_former: false, ..message }, job, now), |(message, job, now)| {
             let (message, job) = (self.real_message(message), self.real_job(job));
-            match idempotency::screen(&message, Some(&job), None, at(*now), &self.zones) {
+            match idempotency::screen(&message, Some(&job), None, None, at(*now), &self.zones) {
                 Screen::Run => Screened::Run,
                 Screen::PutBack { .. } => Screened::PutBack,
                 Screen::Void { void_gen, reason } => {

@@ -7,13 +7,16 @@ use crate::job::{Job, JobKey};
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::ports::{
-    Advance, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead, JobStore,
+    Advance, Beat, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead, JobStore,
     LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, RunQueue, RunStore, SendResult,
-    SmsRequest,
+    ShareStore, SmsRequest,
 };
 use crate::priority::Priority;
+use crate::rate::Shares;
 use crate::retry::Outcome;
 use crate::run::{RunId, RunRow};
+use crate::steering::Steering;
+use crate::target::Target;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
@@ -183,6 +186,34 @@ impl Control for Faulty<dyn Control> {
     async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String> {
         let (port, id, value) = (self.port.clone(), id.to_owned(), value.to_owned());
         self.faults.call("control.once", async move { port.once(&id, &value, expires_at).await }).await
+    }
+
+    async fn steering(&self) -> PortResult<Steering> {
+        let port = self.port.clone();
+        self.faults.call("control.steering", async move { port.steering().await }).await
+    }
+
+    async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering> {
+        let (port, to) = (self.port.clone(), to.clone());
+        self.faults.call("control.change_steering", async move { port.change_steering(from, &to).await }).await
+    }
+}
+
+#[async_trait]
+impl ShareStore for Faulty<dyn ShareStore> {
+    async fn get(&self, target: &Target) -> PortResult<Shares> {
+        let (port, target) = (self.port.clone(), target.clone());
+        self.faults.call("shares.get", async move { port.get(&target).await }).await
+    }
+
+    async fn beat(&self, target: &Target, worker: &str, beat: u64) -> PortResult<Beat> {
+        let (port, target, worker) = (self.port.clone(), target.clone(), worker.to_owned());
+        self.faults.call("shares.beat", async move { port.beat(&target, &worker, beat).await }).await
+    }
+
+    async fn change(&self, target: &Target, from: u64, to: &Shares) -> PortResult<Shares> {
+        let (port, target, to) = (self.port.clone(), target.clone(), to.clone());
+        self.faults.call("shares.change", async move { port.change(&target, from, &to).await }).await
     }
 }
 

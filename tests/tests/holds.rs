@@ -1,0 +1,182 @@
+//! Holds: what workers do with what is held, in memory and in virtual time.
+
+use punctual_core::due::Shards;
+use punctual_core::error::PortError;
+use punctual_core::job::JobState;
+use punctual_core::memory::{Fault, FaultPlan, Point, World};
+use punctual_core::ports::{Replace, ReplaceIf};
+use punctual_core::priority::Priority;
+use punctual_core::run::{RunStatus, SkipReason};
+use punctual_core::steering::{Hold, Scope, Steering};
+use punctual_core::target::Target;
+use punctual_tests::{Town, at, reminder, run_of, within};
+use std::sync::Arc;
+use std::time::Duration;
+
+const ONE_SHARD: Shards = Shards { urgent: 1, standard: 1 };
+const DUE_AT: i64 = 8;
+const EVERY_DAY: &str = "every 24h from 2026-10-05T03:13:28Z";
+const S: fn(u64) -> Duration = Duration::from_secs;
+const RUNS: usize = 600;
+
+async fn steer(town: &Town, change: impl Fn(&Steering) -> Result<Steering, String>) {
+    let control = town.world.ports().control;
+    let from = control.steering().await.expect("memory does not fail");
+    let to = change(&from).expect("a change that is allowed");
+    assert_eq!(control.change_steering(from.revision, &to).await, Ok(to));
+}
+
+async fn hold(town: &Town, scope: Scope) {
+    let hold = Hold { scope, by: "ann".into(), why: "a test".into(), since: town.clock.now() };
+    steer(town, |from| from.with_hold(hold.clone())).await;
+}
+
+async fn release(town: &Town, scope: Scope) {
+    steer(town, |from| Ok(from.without_hold(&scope))).await;
+}
+
+/// A town with a slow limit, and runs of each priority.
+async fn town_with(plan: &FaultPlan) -> Town {
+    let town = Town::with(ONE_SHARD, plan.clone(), Arc::new(|ports| ports)).await;
+    tokio::time::sleep(S(DUE_AT as u64)).await;
+    town.world.set_gateway_latency(Duration::from_millis(50));
+    for n in 0..RUNS {
+        let mut spec = reminder(&format!("c-{n}/bill"), EVERY_DAY);
+        spec.priority = Priority::ALL[n % 3];
+        town.add(spec).await;
+        town.send(&[town.message(&format!("c-{n}/bill"), at(DUE_AT))]).await;
+    }
+    steer(&town, |from| from.with_limit(Target::sms(), 20)).await;
+    town
+}
+
+fn done(world: &World) -> usize {
+    world.rows().values().filter(|row| row.status == RunStatus::Succeeded).count()
+}
+
+/// Runs that are in a row or wait in a queue.
+fn kept(world: &World) -> usize {
+    let waiting: std::collections::BTreeSet<_> =
+        world.waiting().iter().filter_map(|waiting| waiting.message.as_ref()).map(|message| message.run_id()).collect();
+    let rows = world.rows();
+    rows.len() + waiting.iter().filter(|run| !rows.contains_key(run)).count()
+}
+
+/// How many calls there were of jobs whose number has this remainder by three, its priority.
+fn calls_of(world: &World, priorities: &[Priority]) -> usize {
+    let is_of = |id: &str| {
+        let n: usize = id.trim_start_matches("c-").trim_end_matches("/bill").parse().expect("a number");
+        priorities.contains(&Priority::ALL[n % 3])
+    };
+    world.sends().iter().filter(|send| is_of(send.reference.job_key.id())).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_of_each_scope_acts_within_five_seconds_loses_nothing_and_ends_with_its_release() {
+    use Priority::{Bulk, Normal, Urgent};
+    let all = [Urgent, Normal, Bulk];
+    let cases = [
+        (Scope::All, &all[..]),
+        (Scope::Tenant("bank".into()), &all[..]),
+        (Scope::Priority(Normal), &[Normal][..]),
+        (Scope::Target(Target::sms()), &all[..]),
+    ];
+    for (scope, held) in cases {
+        let mut town = town_with(&FaultPlan::default()).await;
+        town.start_worker("w1");
+        town.start_worker("w2");
+        assert!(town.until(20, |world| calls_of(world, held) > 20).await, "{scope}");
+        hold(&town, scope.clone()).await;
+        tokio::time::sleep(S(5)).await;
+        let calls = calls_of(&town.world, held);
+        tokio::time::sleep(S(120)).await;
+        assert_eq!(calls_of(&town.world, held), calls, "{scope}: something was sent");
+        assert_eq!((kept(&town.world), town.world.dead_letters().len()), (RUNS, 0), "{scope}");
+        let skipped = town.world.rows().values().filter(|row| row.status == RunStatus::Skipped).count();
+        assert_eq!(skipped, 0, "{scope}");
+        if held.len() < 3 {
+            let others: Vec<Priority> = all.into_iter().filter(|priority| !held.contains(priority)).collect();
+            assert_eq!(calls_of(&town.world, &others), RUNS * others.len() / 3, "{scope}: the rest flows on");
+        }
+        release(&town, scope.clone()).await;
+        assert!(
+            town.until(400, |world| done(world) == RUNS && world.waiting().is_empty()).await,
+            "{scope}: it goes on"
+        );
+        assert_eq!(town.world.sends().len(), RUNS, "{scope}: nothing is sent twice");
+        town.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_message_alone_shows_to_be_held_costs_no_read_of_its_job_or_row() {
+    let plan = FaultPlan::default();
+    for scope in [Scope::All, Scope::Priority(Priority::Normal), Scope::Tenant("bank".into())] {
+        let mut town = town_with(&plan).await;
+        hold(&town, Scope::All).await;
+        if scope != Scope::All {
+            hold(&town, scope.clone()).await;
+            hold(&town, Scope::Priority(Priority::Urgent)).await;
+            hold(&town, Scope::Priority(Priority::Bulk)).await;
+            release(&town, Scope::All).await;
+        }
+        let before = plan.calls().len();
+        town.start_worker("w");
+        tokio::time::sleep(S(60)).await;
+        let calls = plan.calls().split_off(before);
+        let made = |name: &str| calls.iter().filter(|call| call.name == name).count();
+        assert_eq!((made("jobs.get_many"), made("runs.get"), made("runs.put")), (0, 0, 0), "{scope}");
+        // A tenant's messages are put back one by one; a queue that is held is left alone.
+        assert_eq!(made("queue.receive") > 10, scope == Scope::Tenant("bank".into()), "{scope}");
+        town.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_cancelled_ends_under_a_hold_of_its_target_and_what_is_late_waits() {
+    let mut town = Town::new(ONE_SHARD).await;
+    for id in ["cancelled/bill", "late/bill"] {
+        let mut spec = reminder(id, EVERY_DAY);
+        spec.missed = within(60);
+        town.add(spec).await;
+    }
+    tokio::time::sleep(S(DUE_AT as u64)).await;
+    hold(&town, Scope::Target(Target::sms())).await;
+    for id in ["cancelled/bill", "late/bill"] {
+        town.send(&[town.message(id, at(DUE_AT))]).await;
+    }
+    let (cancelled, late) = (run_of("cancelled/bill", at(DUE_AT)), run_of("late/bill", at(DUE_AT)));
+    let mut job = town.world.job(&cancelled.job_key).expect("the job is there");
+    let read = ReplaceIf::from(&job);
+    job.state = JobState::Cancelled;
+    (job.generation, job.version, job.edit_token) = (job.generation + 1, job.version + 1, "cancel".into());
+    job.voids.push(job.generation, chrono::DateTime::UNIX_EPOCH);
+    assert_eq!(town.world.ports().jobs.replace(&job, &read).await, Ok(Replace::Replaced));
+    town.start_worker("w");
+    tokio::time::sleep(S(600)).await;
+    assert_eq!(town.world.row(&cancelled).and_then(|row| row.reason), Some(SkipReason::Cancelled));
+    assert_eq!((town.world.row(&late), town.world.waiting().len()), (None, 1), "its deadline counts at the release");
+    release(&town, Scope::Target(Target::sms())).await;
+    assert!(town.until(700, |world| world.waiting().is_empty()).await);
+    assert_eq!(town.world.row(&late).and_then(|row| row.reason), Some(SkipReason::Deadline));
+    assert_eq!(town.world.sends().len(), 0);
+    town.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_read_holds_begins_nothing_after_ten_seconds_and_goes_on_when_it_can() {
+    let plan = FaultPlan::default();
+    let mut town = town_with(&plan).await;
+    town.start_worker("w");
+    assert!(town.until(20, |world| world.sends().len() > 20).await);
+    plan.add(Point::Every("control.steering"), Fault::FailBefore(PortError::Throttled("injected".into())));
+    tokio::time::sleep(S(10)).await;
+    let calls = town.world.sends().len();
+    tokio::time::sleep(S(60)).await;
+    assert_eq!(town.world.sends().len(), calls);
+    assert_eq!((kept(&town.world), town.world.dead_letters().len()), (RUNS, 0));
+    plan.clear();
+    assert!(town.until(2, |world| world.sends().len() > calls).await, "it goes on at once");
+    assert!(town.until(60, |world| done(world) == RUNS).await);
+    town.stop().await;
+}
