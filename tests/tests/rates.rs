@@ -200,7 +200,7 @@ async fn a_limit_set_while_workers_run_is_in_force_within_ten_seconds_and_never_
     let _workers = Worker::start_many(&town, 3);
     tokio::time::sleep(S(10)).await;
     for (limit, larger) in [(100, 450), (300, 300)] {
-        set_limit(&town, limit).await;
+        town.set_sms_limit(limit).await;
         let set_at = town.clock.now();
         tokio::time::sleep(S(20)).await;
         let calls = calls(&town.world);
