@@ -20,7 +20,7 @@ use punctual_core::cost::{Load, Prices};
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{Change, Job, JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::payload::Payload;
 use punctual_core::ports::Ports;
 use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
@@ -206,7 +206,6 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
         schedule: timetable.schedule,
         anchor: timetable.anchor,
         priority: args.priority.parse().map_err(bad)?,
-        handler: Handler::Sms,
         payload: SmsPayload { to: args.to, text: args.text },
         retry: RetryRule::default(),
         spread: timetable.spread,

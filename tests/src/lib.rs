@@ -24,7 +24,8 @@ use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::address::AllowList;
+use punctual_core::payload::Payload;
 use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::process_id;
@@ -36,7 +37,7 @@ use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
 use punctual_worker::service as worker;
-use punctual_worker::settings::WorkSettings;
+use punctual_worker::settings::{Policies, WorkSettings};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -131,11 +132,12 @@ pub fn work_settings() -> WorkSettings {
         slots: 20,
         prefetch: 20,
         rate: share(450, 1).expect("a worker's share of 450 is at least 1"),
-        gateway: GatewayPolicy {
+        policies: Policies::all(GatewayPolicy {
             dedupe_window: s(86_400),
             on_unknown: WhenUnknown::Hold,
             on_takeover: WhenUnknown::Retry,
-        },
+        }),
+        webhook_allow: AllowList::default(),
         attempt_timeout: s(10),
         row_lease: s(15),
         takeover_grace: s(30),
@@ -155,8 +157,7 @@ pub fn reminder(id: &str, schedule: &str) -> JobSpec {
         schedule: Schedule::parse(schedule, start_of_time()).expect("a valid schedule"),
         anchor: punctual_core::schedule::Anchor::Stated,
         priority: Priority::Normal,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        payload: Payload::sms("+447700900123", "Your bill is due"),
         retry: RetryRule::default(),
         spread: None,
         missed: MissedRule::default(),

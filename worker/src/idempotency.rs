@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// A job that this version cannot read may be readable to the next: its messages wait for that.
 const UNREADABLE_JOB_WAIT: Duration = Duration::from_secs(60);
+/// Work that this worker cannot do waits for one that can.
+const NO_HANDLER_WAIT: Duration = Duration::from_secs(30);
 /// What is due within this is kept in hand until then: SQS hides for whole seconds only, and whoever sent the message may
 /// know the store's time a little better than this process.
 const SOON: Duration = Duration::from_secs(1);
@@ -76,6 +78,12 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
     let now = context.clock.now();
     let takeover_grace = context.settings.takeover_grace;
     let event = match (screen(message, job.as_ref(), row.as_ref(), now, &context.zones), job) {
+        (Screen::Run, Some(job)) if !context.gateway.serves(job.spec.payload.handler()) => {
+            let handler = job.spec.payload.handler().as_str();
+            tracing::error!(handler, "this worker has nothing configured for a run: it waits for one that has");
+            let why = "this worker cannot do it";
+            return Ok(Look::Do(Step::PutBack { wait: NO_HANDLER_WAIT, why, grows: true }));
+        }
         (Screen::Run, Some(job)) => {
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
@@ -125,7 +133,7 @@ fn begin_event<'a>(context: &'a Context, job: &Job, token: &'a str) -> Begin<'a>
         lease: context.settings.row_lease,
         takeover_grace: context.settings.takeover_grace,
         rule: job.spec.retry,
-        gateway: context.settings.gateway,
+        gateway: context.settings.policy(&job.spec.payload),
     }
 }
 

@@ -4,6 +4,7 @@
 //! first, then dead letter, then delete**, so that a crash on any line makes the message come again and find its row.
 //! While the store is in trouble a message stays in hand and is tried again: what is in hand bounds what is taken.
 
+use crate::gone::pause_job;
 use crate::idempotency::{Begun, Look, Screened, begin, look};
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
@@ -12,8 +13,9 @@ use crate::record::{record, send_letter};
 use crate::settings::{RECORD_MARGIN, WorkSettings};
 use punctual_core::clock::Clock;
 use punctual_core::message::{Message, UnreadableMessage};
-use punctual_core::ports::{Gateway, PortResult, Ports, SmsRequest};
+use punctual_core::ports::{Call, Gateway, PortResult, Ports};
 use punctual_core::process::random_token;
+use punctual_core::render::render;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
 use punctual_core::zone::Zones;
@@ -128,7 +130,11 @@ async fn work(
     let outcome = call(context, held, message, &screened, &begun).await;
     context.metrics.attempt(outcome.class());
     context.metrics.attempt_duration.record((context.clock.monotonic() - permit_at).as_secs_f64());
-    Ok(record(context, message, &screened.job, *begun, &token, &outcome).await)
+    let step = record(context, message, &screened.job, *begun, &token, &outcome).await;
+    if matches!(outcome, Outcome::Gone { .. }) {
+        pause_job(context, &screened.job).await;
+    }
+    Ok(step)
 }
 
 /// Looks at job and row until the store has answered.
@@ -225,7 +231,11 @@ async fn call(context: &Context, held: &Held, message: &Message, screened: &Scre
     if let Err(off) = context.clock.check() {
         return Outcome::Temporary { reason: off.to_string(), retry_after: None };
     }
-    let request = SmsRequest { reference: message.run_id(), payload: screened.job.spec.payload.clone() };
+    let payload = match render(&screened.job.spec, message, begun.attempt, &context.zones) {
+        Ok(payload) => payload,
+        Err(reason) => return Outcome::Permanent { reason },
+    };
+    let request = Call { reference: message.run_id(), attempt: begun.attempt, payload };
     let answer = tokio::time::timeout(time, context.gateway.send(&request)).await;
     answer.unwrap_or_else(|_| Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) })
 }

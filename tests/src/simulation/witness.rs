@@ -7,7 +7,8 @@ use punctual_core::due::{Minute, ShardId};
 use punctual_core::job::JobKey;
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::memory::World;
-use punctual_core::ports::{Claim, Gateway, LeaseStore, PortResult, Ports, Put, RunStore, SmsRequest};
+use punctual_core::payload::Handler;
+use punctual_core::ports::{Call, Claim, Gateway, LeaseStore, PortResult, Ports, Put, RunStore};
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunId, RunRow};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -158,8 +159,12 @@ impl LeaseStore for Watched<dyn LeaseStore> {
 
 #[async_trait]
 impl Gateway for Watched<dyn Gateway> {
-    async fn send(&self, request: &SmsRequest) -> Outcome {
-        self.by.note(What::Called(request.reference.clone()));
-        self.port.send(request).await
+    async fn send(&self, call: &Call) -> Outcome {
+        self.by.note(What::Called(call.reference.clone()));
+        self.port.send(call).await
+    }
+
+    fn serves(&self, handler: Handler) -> bool {
+        self.port.serves(handler)
     }
 }
