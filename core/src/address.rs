@@ -24,7 +24,9 @@ fn forbidden_v4(ip: Ipv4Addr) -> Option<&'static str> {
     let [a, b, c, _] = ip.octets();
     Some(match (a, b, c) {
         // AWS, GCP, Azure and most others; ECS tasks; Alibaba; Azure's host.
-        _ if ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16"].contains(&ip.to_string().as_str()) => {
+        _ if ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16"]
+            .contains(&ip.to_string().as_str()) =>
+        {
             "a metadata service"
         }
         (0, ..) => "unspecified",
@@ -52,7 +54,9 @@ fn forbidden_v6(ip: Ipv6Addr) -> Option<&'static str> {
         [0, 0, 0, 0, 0, 0, 0, 0] => "unspecified",
         [0, 0, 0, 0, 0, 0, 0, 1] => "loopback",
         // Compatible, mapped, and translated (SIIT) forms.
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => return forbidden_v4(v4(high, low)),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => {
+            return forbidden_v4(v4(high, low));
+        }
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return forbidden_v4(v4(high, low)),
         [0x64, 0xff9b, 1, ..] => "a local NAT64",
         [0x2002, high, low, ..] => return forbidden_v4(v4(high, low)),
@@ -184,7 +188,8 @@ pub fn check_queue_url(text: &str, allowed: &AllowList) -> Result<QueueName, Str
     let expected = "expected a queue's URL such as `https://sqs.eu-west-1.amazonaws.com/123456789012/bills`";
     let url = read_url(text)?;
     let name = url.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default().to_owned();
-    let is_name = (1..=80).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let is_name =
+        (1..=80).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     if !is_name || url.query().is_some() {
         return Err(expected.into());
     }
@@ -195,10 +200,13 @@ pub fn check_queue_url(text: &str, allowed: &AllowList) -> Result<QueueName, Str
         return Ok(QueueName { region: None, name });
     }
     let host = url.host_str().unwrap_or_default();
-    let region = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com").and_then(|host| {
-        host.strip_prefix("sqs.").or_else(|| host.strip_prefix("sqs-fips."))
-    });
-    let is_region = |region: &&str| !region.is_empty() && region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let region = host
+        .strip_suffix(".cn")
+        .unwrap_or(host)
+        .strip_suffix(".amazonaws.com")
+        .and_then(|host| host.strip_prefix("sqs.").or_else(|| host.strip_prefix("sqs-fips.")));
+    let is_region =
+        |region: &&str| !region.is_empty() && region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     let account = url.path().strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(account, _)| account);
     let is_account = account.len() == 12 && account.bytes().all(|b| b.is_ascii_digit());
     let is_whole = url.path().split('/').count() == 3 && url.port().is_none() && url.scheme() == "https";
@@ -235,9 +243,15 @@ mod tests {
     #[test]
     fn only_public_addresses_may_be_called() {
         for (kind, addresses) in [
-            ("loopback", "127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1 ::127.0.0.1 ::ffff:0:127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::"),
+            (
+                "loopback",
+                "127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1 ::127.0.0.1 ::ffff:0:127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::",
+            ),
             ("unspecified", "0.0.0.0 0.1.2.3 :: ::ffff:0.0.0.0 64:ff9b::"),
-            ("private", "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 fc00::1 fdff::1 ::ffff:10.1.2.3 64:ff9b::10.0.0.1 2002:a00:1::1 2a00::5efe:10.0.0.1"),
+            (
+                "private",
+                "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 fc00::1 fdff::1 ::ffff:10.1.2.3 64:ff9b::10.0.0.1 2002:a00:1::1 2a00::5efe:10.0.0.1",
+            ),
             ("carrier-grade NAT", "100.64.0.1 100.127.255.255 ::ffff:100.64.0.1"),
             ("link-local", "169.254.0.1 169.254.255.255 fe80::1 febf::1"),
             (
@@ -358,7 +372,13 @@ mod tests {
         ] {
             assert!(check_url(url, &allowed).is_ok(), "{url}");
         }
-        for url in ["http://127.0.0.1:8081/", "http://127.0.0.1/", "http://a.hooks.internal/", "http://10.0.0.8/", "http://[::2]/"] {
+        for url in [
+            "http://127.0.0.1:8081/",
+            "http://127.0.0.1/",
+            "http://a.hooks.internal/",
+            "http://10.0.0.8/",
+            "http://[::2]/",
+        ] {
             assert!(check_url(url, &allowed).is_err(), "{url}");
         }
         assert_eq!("".parse(), Ok(AllowList::default()));

@@ -4,11 +4,11 @@ mod secret;
 
 pub use secret::Secret;
 
-use crate::address::read_url;
+use crate::address::{AllowList, check_queue_url, check_url, read_url};
 use crate::ports::{LONGEST_BODY_BYTES, check_body};
 use crate::sms::{MOST_SEGMENTS, check_number, segments};
 use crate::target::Target;
-use crate::template::{Vars, check_vars, is_template};
+use crate::template::{Vars, check_vars};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -236,7 +236,8 @@ impl Payload {
             Payload::Webhook { body, .. } => {
                 let read: Result<serde::de::IgnoredAny, _> = serde_json::from_str(body);
                 let say = "put a variable into it as `{{ vars.name | tojson }}`, without quotes of your own";
-                read.map_err(|e| format!("the body is not JSON (line {}, column {}); {say}", e.line(), e.column())).map(|_| ())
+                read.map_err(|e| format!("the body is not JSON (line {}, column {}); {say}", e.line(), e.column()))
+                    .map(|_| ())
             }
             Payload::Queue { body, .. } => check_body(body).map_err(|_| {
                 format!("the body holds a character that SQS does not take, or is beyond {LONGEST_BODY_BYTES} bytes")
@@ -245,13 +246,16 @@ impl Payload {
         }
     }
 
-    /// Whether it holds anything to put in.
-    pub fn is_template(&self) -> bool {
-        let subject = match self {
-            Payload::Email { subject, .. } => subject,
-            _ => "",
-        };
-        self.text().is_some_and(is_template) || is_template(subject)
+    /// Checks that its address may be called, as far as that shows without looking names up.
+    ///
+    /// # Errors
+    /// Which kind of address is refused.
+    pub fn check_address(&self, allowed: &AllowList) -> Result<(), String> {
+        match self {
+            Payload::Webhook { url, .. } => check_url(url, allowed).map(|_| ()),
+            Payload::Queue { url, .. } => check_queue_url(url, allowed).map(|_| ()),
+            Payload::Sms { .. } | Payload::Email { .. } | Payload::Noop | Payload::Unread(_) => Ok(()),
+        }
     }
 }
 
@@ -286,7 +290,10 @@ pub fn check_mailbox(mailbox: &str) -> Result<(), String> {
     };
     let is_mailbox = mailbox.len() <= LONGEST_MAILBOX
         && mailbox.rsplit_once('@').is_some_and(|(local, domain)| {
-            local.len() <= 64 && local.split('.').all(is_atom) && domain.contains('.') && domain.split('.').all(is_label)
+            local.len() <= 64
+                && local.split('.').all(is_atom)
+                && domain.contains('.')
+                && domain.split('.').all(is_label)
         });
     if is_mailbox { Ok(()) } else { Err("an email address is one mailbox in ASCII, such as `ana@example.com`".into()) }
 }

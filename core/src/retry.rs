@@ -9,7 +9,7 @@ use std::time::Duration;
 
 mod waits;
 
-pub use waits::{LONGEST_WAITS_S, LONGEST_WAIT_S, Waits};
+pub use waits::{LONGEST_WAIT_S, LONGEST_WAITS_S, Waits};
 
 /// The most attempts a rule may ask for; a row keeps the history of as many.
 pub const MOST_ATTEMPTS: u32 = 20;
@@ -72,7 +72,8 @@ impl RetryRule {
         if let Some(waits) = &self.waits_s {
             let (attempts, asked) = (waits.len() + 1, self.max_attempts);
             let fits = attempts == asked && self.base_s >= 1 && self.cap_s == waits.longest();
-            let problem = format!("{} waits are for {attempts} attempts, up to the longest of them; found {asked}", waits.len());
+            let problem =
+                format!("{} waits are for {attempts} attempts, up to the longest of them; found {asked}", waits.len());
             return if fits { Ok(()) } else { Err(problem) };
         }
         if self.base_s == 0 || self.base_s > self.cap_s || self.cap_s > 3_600 {

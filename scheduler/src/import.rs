@@ -178,10 +178,15 @@ fn job_of(row: Row, tenant: &str, now: DateTime<Utc>, zones: &Zones) -> Result<J
         .read(&row.clock, &row.schedule, &row.customer, now, zones)
         .map_err(|problem| discreet(problem, &row.schedule))?;
     if row.template.contains("{{") || row.template.contains("{%") {
-        return Err(("template", "holds a variable: write the finished text; only `jobs add` takes variables, by --var".into()));
+        return Err((
+            "template",
+            "holds a variable: write the finished text; only `jobs add` takes variables, by --var".into(),
+        ));
     }
     let payload = Payload::sms(row.phone, row.template);
-    payload.check_finished().map_err(|e| ("template", format!("{e}; expected a finished text, such as `Your bill is due`")))?;
+    payload
+        .check_finished()
+        .map_err(|e| ("template", format!("{e}; expected a finished text, such as `Your bill is due`")))?;
     let spec = JobSpec {
         key,
         name: None,

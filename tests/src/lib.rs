@@ -16,6 +16,7 @@ pub mod simulation;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::address::AllowList;
 use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
@@ -24,7 +25,6 @@ use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::address::AllowList;
 use punctual_core::payload::Payload;
 use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;

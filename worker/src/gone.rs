@@ -33,7 +33,9 @@ pub(crate) async fn pause_job(context: &Context, called: &Job) {
     match ended {
         Ok(true) => tracing::warn!("its webhook is gone (410): the job is paused until a person resumes it"),
         Ok(false) => {}
-        Err(error) => tracing::warn!(%error, "a job whose webhook is gone could not be paused; its next run tries again"),
+        Err(error) => {
+            tracing::warn!(%error, "a job whose webhook is gone could not be paused; its next run tries again")
+        }
     }
 }
 

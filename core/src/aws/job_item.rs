@@ -275,7 +275,10 @@ mod tests {
     fn an_item_from_before_there_were_other_handlers_reads_as_a_text_message() {
         let mut item = item();
         let text = |text: &str| AttributeValue::S(text.into());
-        item.insert("payload".into(), AttributeValue::M([("to".into(), text(PHONE)), ("text".into(), text(TEXT))].into()));
+        item.insert(
+            "payload".into(),
+            AttributeValue::M([("to".into(), text(PHONE)), ("text".into(), text(TEXT))].into()),
+        );
         assert_eq!(item["handler"], text("sms"));
         assert!(from_item(item).job().is_some_and(|job| job.spec.payload == Payload::sms(PHONE, TEXT)));
     }

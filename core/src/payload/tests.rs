@@ -61,7 +61,9 @@ fn what_cannot_be_sent_is_refused_without_showing_it() {
         other => other,
     };
     let signed = |secret: &str| match webhook.clone() {
-        Payload::Webhook { url, body, vars, .. } => Payload::Webhook { url, body, vars, secret: Some(Secret::new(secret)) },
+        Payload::Webhook { url, body, vars, .. } => {
+            Payload::Webhook { url, body, vars, secret: Some(Secret::new(secret)) }
+        }
         other => other,
     };
     for (payload, says) in [

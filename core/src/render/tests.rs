@@ -51,7 +51,8 @@ fn webhook(body: &str) -> Payload {
 
 #[test]
 fn a_text_says_the_time_on_the_clock_of_its_job() {
-    let sent = rendered(Payload::sms("+447700900123", "Due on {{ local.weekday }}, {{ local.date }} at {{ local.time }}"));
+    let sent =
+        rendered(Payload::sms("+447700900123", "Due on {{ local.weekday }}, {{ local.date }} at {{ local.time }}"));
     assert_eq!(sent.unwrap().text(), Some("Due on Saturday, 2026-12-05 at 09:00"));
     let sent = rendered(Payload::sms("+447700900123", "{{ run.id }} {{ run.due_at }} {{ run.attempt }}"));
     assert_eq!(sent.unwrap().text(), Some("bank/c-1/bill:1796441400 2026-12-05T03:30:00Z 1"));

@@ -28,7 +28,19 @@ const VARIABLES: [&str; 10] = [
 const NUMBER: &str = "run.attempt";
 const FILTERS: &str = "upper, lower, title, capitalize, trim, default('text'), tojson";
 const REFUSED: [&str; 14] = [
-    "for", "macro", "call", "set", "include", "import", "from", "extends", "block", "filter", "raw", "with", "do",
+    "for",
+    "macro",
+    "call",
+    "set",
+    "include",
+    "import",
+    "from",
+    "extends",
+    "block",
+    "filter",
+    "raw",
+    "with",
+    "do",
     "autoescape",
 ];
 
@@ -64,8 +76,7 @@ pub(super) fn check(text: &str, vars: &Vars) -> Result<(), String> {
                 check_word(kind, inside).map_err(in_tag)?;
                 let close = if kind == "{{" { "}}" } else { "%}" };
                 let (tokens, rest) = read(inside, close).map_err(in_tag)?;
-                let checked =
-                    if kind == "{{" { check_value(&tokens, vars) } else { branches.check(&tokens, vars) };
+                let checked = if kind == "{{" { check_value(&tokens, vars) } else { branches.check(&tokens, vars) };
                 checked.map_err(in_tag)?;
                 rest
             }
@@ -151,11 +162,7 @@ fn check_value(tokens: &[Token<'_>], vars: &Vars) -> Result<(), String> {
                 has_default = true;
                 rest
             }
-            [
-                Token::Pipe,
-                Token::Word("upper" | "lower" | "title" | "capitalize" | "trim" | "tojson"),
-                rest @ ..,
-            ] => {
+            [Token::Pipe, Token::Word("upper" | "lower" | "title" | "capitalize" | "trim" | "tojson"), rest @ ..] => {
                 // Of a value that is not there, only `default` can make something.
                 check_known(&path, vars, has_default)?;
                 rest

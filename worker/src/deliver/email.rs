@@ -59,7 +59,8 @@ impl Mail {
         Ok(Mail {
             port: url.port().unwrap_or(if is_tls { 465 } else { 587 }),
             is_tls,
-            tls: TlsParameters::new(host.clone()).map_err(|_| "PUNCTUAL_SMTP_URL: no TLS to that host can be prepared")?,
+            tls: TlsParameters::new(host.clone())
+                .map_err(|_| "PUNCTUAL_SMTP_URL: no TLS to that host can be prepared")?,
             credentials: login.map(|(user, password)| Credentials::new(user, password)),
             from: Mailbox::new(None, from.parse().map_err(|_| "PUNCTUAL_EMAIL_FROM must be one mailbox")?),
             connect_timeout: (attempt_timeout / 2).min(Duration::from_secs(3)),

@@ -39,15 +39,15 @@ impl Queues {
             Err(reason) => return Outcome::Permanent { reason },
         };
         if self.own.contains(&queue.name) {
-            return Outcome::Permanent { reason: "the queue is one of Punctual's own: runs are made by jobs alone".into() };
+            return Outcome::Permanent {
+                reason: "the queue is one of Punctual's own: runs are made by jobs alone".into(),
+            };
         }
         let id = MessageAttributeValue::builder().data_type("String").string_value(reference.to_string()).build();
         let id = id.expect("its type is set");
         let call = self.client.send_message().queue_url(url).message_body(body).message_attributes(RUN_ID, id);
         let sent = match queue.region {
-            Some(region) => {
-                call.customize().config_override(Builder::new().region(Region::new(region))).send().await
-            }
+            Some(region) => call.customize().config_override(Builder::new().region(Region::new(region))).send().await,
             None => call.send().await,
         };
         match sent {

@@ -128,7 +128,9 @@ fn judge(status: u16, retry_after: Option<Duration>) -> Outcome {
     match status {
         200..=299 => Outcome::Delivered { gateway_ref: format!("HTTP {status}") },
         300..=399 => Outcome::Permanent {
-            reason: format!("the receiver answered {status}: redirects are not followed, write its new address into the job"),
+            reason: format!(
+                "the receiver answered {status}: redirects are not followed, write its new address into the job"
+            ),
         },
         410 => Outcome::Gone { reason: "the receiver is gone (410): its job is paused".into() },
         504 => Outcome::Unknown { reason: "the receiver got no answer behind it (504)".into() },

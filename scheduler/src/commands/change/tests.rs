@@ -3,7 +3,7 @@ use crate::cli::{Cli, Command, JobsCommand};
 use clap::Parser;
 use punctual_core::deadline::StartRule;
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::payload::Handler;
+use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::{Anchor, Schedule, ScheduleText};
