@@ -8,7 +8,7 @@ use crate::retry::Outcome;
 use crate::run::RunId;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -18,6 +18,7 @@ pub(super) struct State {
     pub(super) latency: Duration,
     pub(super) sends: Vec<GatewaySend>,
     references: BTreeMap<RunId, String>,
+    pub(super) unserved: BTreeSet<Handler>,
 }
 
 /// What the gateway does with one call. Without a script it delivers.
@@ -87,8 +88,8 @@ fn script_key(payload: &Payload) -> &str {
 
 #[async_trait]
 impl Gateway for World {
-    fn serves(&self, _handler: Handler) -> bool {
-        true
+    fn serves(&self, handler: Handler) -> bool {
+        !self.state().gateway.unserved.contains(&handler)
     }
 
     async fn send(&self, call: &Call) -> Outcome {
