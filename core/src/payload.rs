@@ -6,7 +6,7 @@ pub use secret::Secret;
 
 use crate::address::{AllowList, check_queue_url, check_url, read_url};
 use crate::ports::{LONGEST_BODY_BYTES, check_body};
-use crate::sms::{MOST_SEGMENTS, check_number, segments};
+use crate::sms::{MOST_SEGMENTS, check_e164, check_number, segments};
 use crate::target::Target;
 use crate::template::{Vars, check_vars};
 use serde::{Deserialize, Serialize};
@@ -194,7 +194,7 @@ impl Payload {
         self.vars().map_or(Ok(()), check_vars)?;
         match self {
             Payload::Sms { to, text, .. } => {
-                check_number(to)?;
+                check_e164(to)?;
                 check_text("text", text, LONGEST_TEXT_BYTES)
             }
             Payload::Email { to, subject, text, .. } => {
@@ -223,7 +223,8 @@ impl Payload {
     pub fn check_finished(&self) -> Result<(), String> {
         self.check()?;
         match self {
-            Payload::Sms { text, .. } => {
+            Payload::Sms { to, text, .. } => {
+                check_number(to)?;
                 let count = segments(text).count;
                 if count > MOST_SEGMENTS {
                     return Err(format!("the text is {count} SMS segments long: {MOST_SEGMENTS} are allowed"));

@@ -75,11 +75,27 @@ pub fn segments(text: &str) -> Segments {
     }
 }
 
-/// Checks a phone number: E.164, and the length that its country has.
+/// Checks a phone number: E.164, and the length that its country has. It is asked when a job is made and when it is sent to.
 ///
 /// # Errors
 /// Says what was expected, never the number itself.
 pub fn check_number(number: &str) -> Result<(), String> {
+    check_e164(number)?;
+    let digits = number.trim_start_matches('+');
+    let Some((code, least, most)) = NATIONAL.iter().find(|(code, ..)| digits.starts_with(code)) else { return Ok(()) };
+    let national = digits.len() - code.len();
+    if (*least..=*most).contains(&national) {
+        return Ok(());
+    }
+    let allowed = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+    Err(format!("a phone number of +{code} has {allowed} digits behind that; found {national}"))
+}
+
+/// Checks a phone number against the E.164 pattern alone: what a stored one must satisfy, whatever is known of countries.
+///
+/// # Errors
+/// Says what was expected, never the number itself.
+pub fn check_e164(number: &str) -> Result<(), String> {
     let expected =
         "a phone number is `+`, country code and number, 8 to 15 digits in all, such as +12025550100 (E.164)";
     let digits = number.strip_prefix('+').ok_or(expected)?;
@@ -89,13 +105,7 @@ pub fn check_number(number: &str) -> Result<(), String> {
     if !(8..=15).contains(&digits.len()) || digits.starts_with('0') {
         return Err(format!("{expected}; found {} digits", digits.len()));
     }
-    let Some((code, least, most)) = NATIONAL.iter().find(|(code, ..)| digits.starts_with(code)) else { return Ok(()) };
-    let national = digits.len() - code.len();
-    if (*least..=*most).contains(&national) {
-        return Ok(());
-    }
-    let allowed = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-    Err(format!("a phone number of +{code} has {allowed} digits behind that; found {national}"))
+    Ok(())
 }
 
 fn gsm_places(c: char) -> Option<usize> {

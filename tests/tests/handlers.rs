@@ -5,6 +5,7 @@ use punctual_core::error::PortError;
 use punctual_core::job::{Change, JobKey, JobSpec, JobState};
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
 use punctual_core::payload::{Handler, Payload};
+use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::retry::{GatewayPolicy, Outcome, RetryRule, WhenUnknown};
 use punctual_core::run::{RunId, RunRow, RunStatus};
 use punctual_scheduler::operations::change_job;
@@ -105,6 +106,25 @@ async fn a_text_that_cannot_be_sent_as_it_comes_out_fails_its_run_without_a_call
     assert_eq!(town.world.sends_of(&run("c-1/bill")), 1);
     let error = row(&town.world, "c-1/bill").and_then(|row| row.error).expect("a reason");
     assert!(error.contains("SMS segments") && !error.contains("xxx"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_its_country_does_not_have_takes_one_attempt_and_no_call() {
+    let mut town = town().await;
+    town.add(job("c-1/bill", Payload::sms(PHONE, "Your bill is due"))).await;
+    let (jobs, key) = (town.world.ports().jobs, run("c-1/bill").job_key);
+    let mut stored = town.world.job(&key).expect("the job is there");
+    let read_as = ReplaceIf::from(&stored);
+    // As a program that knew less of countries wrote it.
+    stored.spec.payload = Payload::sms("+4477009001234", "Your bill is due");
+    stored.version += 1;
+    assert_eq!(jobs.replace(&stored, &read_as).await, Ok(Replace::Replaced));
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(60, ended("c-1/bill", RunStatus::Failed)).await);
+    let row = row(&town.world, "c-1/bill").expect("a row");
+    assert_eq!((row.attempts.len(), town.world.sends().len()), (1, 0));
+    assert!(row.error.is_some_and(|error| error.contains("+44 has 7 to 10 digits") && !error.contains("7700")));
 }
 
 #[tokio::test(start_paused = true)]

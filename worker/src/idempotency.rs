@@ -80,7 +80,7 @@ pub(crate) async fn look(context: &Context, message: &Message) -> PortResult<Loo
     let event = match (screen(message, job.as_ref(), row.as_ref(), now, &context.zones), job) {
         (Screen::Run, Some(job)) if !context.gateway.serves(job.spec.payload.handler()) => {
             let handler = job.spec.payload.handler().as_str();
-            tracing::error!(handler, "this worker has nothing configured for a run: it waits for one that has");
+            tracing::warn!(handler, "this worker has nothing configured for a run: it waits for one that has");
             let why = "this worker cannot do it";
             return Ok(Look::Do(Step::PutBack { wait: NO_HANDLER_WAIT, why, grows: true }));
         }

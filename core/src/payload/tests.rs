@@ -68,6 +68,8 @@ fn what_cannot_be_sent_is_refused_without_showing_it() {
     };
     for (payload, says) in [
         (sms("447700900123", "x"), "E.164"),
+        (sms("+447700900123", &"€".repeat(766)), "11 SMS segments"),
+        (sms("+4477009001234", "x"), "+44 has 7 to 10 digits"),
         (sms("+447700900123", " "), "the text is empty"),
         (sms("+447700900123", &"x".repeat(2_001)), "2000 are allowed"),
         (sms("+447700900123", &"x".repeat(1_531)), "11 SMS segments"),
@@ -95,4 +97,6 @@ fn what_cannot_be_sent_is_refused_without_showing_it() {
         }
     }
     assert_eq!(sms("+447700900123", &"x".repeat(1_530)).check_finished(), Ok(()));
+    let stored = sms("+4477009001234", "x");
+    assert_eq!(stored.check(), Ok(()), "a stored job stays readable, whatever is learnt of its country");
 }

@@ -4,7 +4,7 @@
 //! and again by what its name stands for, at the moment it is called; no redirect is followed and no proxy asked.
 
 use super::guard::{Guard, Judge, Lookup, refused};
-use super::http::{build, client, failed, retry_after};
+use super::http::{build, client, failed, read, retry_after};
 use base64::Engine;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::general_purpose::STANDARD;
@@ -104,7 +104,12 @@ impl Webhooks {
             }
         }
         match call.body(body.to_owned()).send().await {
-            Ok(answer) => judge(answer.status().as_u16(), retry_after(answer.headers(), self.clock.now())),
+            Ok(answer) => {
+                let outcome = judge(answer.status().as_u16(), retry_after(answer.headers(), self.clock.now()));
+                // Nothing of it is needed, but a connection whose answer was read can serve the next call.
+                read(answer).await;
+                outcome
+            }
             Err(error) => match refused(&error) {
                 Some(refused) => Outcome::Permanent { reason: refused.to_string() },
                 None => failed(&error, "the receiver"),
