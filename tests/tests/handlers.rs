@@ -117,7 +117,7 @@ async fn a_number_that_its_country_does_not_have_takes_one_attempt_and_no_call()
     let read_as = ReplaceIf::from(&stored);
     // As a program that knew less of countries wrote it.
     stored.spec.payload = Payload::sms("+4477009001234", "Your bill is due");
-    stored.version += 1;
+    (stored.version, stored.edit_token) = (stored.version + 1, "of another program".into());
     assert_eq!(jobs.replace(&stored, &read_as).await, Ok(Replace::Replaced));
     town.start_scheduler("s");
     town.start_worker("w");
