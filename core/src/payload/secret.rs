@@ -34,7 +34,7 @@ impl Secret {
         let digits = text.trim_end_matches('=');
         let is_base64 = digits.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/');
         let padding = text.len() - digits.len();
-        let is_whole = digits.len() % 4 != 1 && (padding == 0 || (text.len() % 4 == 0 && padding <= 2));
+        let is_whole = digits.len() % 4 != 1 && (padding == 0 || (text.len().is_multiple_of(4) && padding <= 2));
         if is_base64 && is_whole && (24..=64).contains(&(digits.len() * 3 / 4)) { Ok(()) } else { Err(expected.into()) }
     }
 }
