@@ -239,6 +239,7 @@ fn forbidden_name(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn only_public_addresses_may_be_called() {
@@ -324,6 +325,47 @@ mod tests {
             assert!(check_url(url, &none).is_ok(), "{url}");
         }
         assert!(check_url(&format!("https://a.example/{}", "x".repeat(2_000)), &none).is_err());
+    }
+
+    proptest! {
+        /// Whatever way an IPv4 address is written, it is judged as itself.
+        #[test]
+        fn no_notation_changes_what_an_address_is(bits: u32, tail: u16) {
+            let v4 = Ipv4Addr::from(bits);
+            let [a, b, c, d] = v4.octets();
+            let (high, low) = ((bits >> 16) as u16, bits as u16);
+            let expected = forbidden(v4.into());
+            for v6 in [
+                v4.to_ipv6_mapped(),
+                Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, high, low),
+                Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
+                Ipv6Addr::new(0x2002, high, low, tail, 0, 0, 0, tail),
+                Ipv6Addr::new(0x2001, 0, 0x0808, 0x0808, tail, tail, !high, !low),
+            ] {
+                prop_assert_eq!(forbidden(v6.into()), expected, "{}", v6);
+                let url = format!("https://[{v6}]/");
+                prop_assert_eq!(check_url(&url, &AllowList::default()).is_err(), expected.is_some(), "{}", url);
+            }
+            for host in [
+                format!("{a}.{b}.{c}.{d}"),
+                format!("{bits}"),
+                format!("{bits:#x}"),
+                format!("0{bits:o}"),
+                format!("{a:#x}.0{b:o}.{}", (u32::from(c) << 8) | u32::from(d)),
+                format!("{a}.{}", bits & 0xff_ffff),
+            ] {
+                let url = format!("https://{host}/");
+                prop_assert_eq!(check_url(&url, &AllowList::default()).is_err(), expected.is_some(), "{}", url);
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_check_panic(text in "\\PC{0,60}") {
+            let _ = check_url(&text, &AllowList::default());
+            let _ = check_url(&format!("https://{text}"), &AllowList::default());
+            let _ = check_queue_url(&format!("https://{text}"), &AllowList::default());
+            let _ = text.parse::<AllowList>();
+        }
     }
 
     #[test]

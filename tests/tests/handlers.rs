@@ -4,15 +4,17 @@ use punctual_core::due::Shards;
 use punctual_core::error::PortError;
 use punctual_core::job::{Change, JobKey, JobSpec, JobState};
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
-use punctual_core::payload::{Handler, Payload};
+use punctual_core::payload::{Handler, Payload, Secret};
 use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::retry::{GatewayPolicy, Outcome, RetryRule, WhenUnknown};
 use punctual_core::run::{RunId, RunRow, RunStatus};
 use punctual_scheduler::operations::change_job;
+use punctual_tests::logs::Logs;
 use punctual_tests::{Town, at, reminder, run_of};
 use punctual_worker::settings::Policies;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Level;
 
 const ONE_SHARD: Shards = Shards { urgent: 0, standard: 1 };
 const DUE_AT: i64 = 8;
@@ -189,6 +191,47 @@ async fn work_that_no_worker_can_do_waits_for_one_that_can() {
     town.world.serve(Handler::Email, true);
     assert!(town.until(900, ended("c-1/mail", RunStatus::Succeeded)).await);
     assert_eq!(row(&town.world, "c-1/mail").map(|row| row.attempt), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_payload_is_in_a_log_a_row_or_a_letter() {
+    let logs = Logs::keep_from(Level::TRACE);
+    let mut town = town().await;
+    town.work.policies = Policies::all(GatewayPolicy::default());
+    let signed = Payload::Webhook {
+        url: "https://hooks.example.com/bills?key=s3cret-key".into(),
+        body: "[\"s3cret-body\"]".into(),
+        vars: [("name".to_owned(), "s3cret-var".to_owned())].into(),
+        secret: Some(Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
+    };
+    let mail = Payload::Email {
+        to: "s3cret@example.com".into(),
+        subject: "s3cret subject".into(),
+        text: "s3cret text".into(),
+        vars: Default::default(),
+    };
+    let unfit = format!("s3cret{{% if run.attempt > 1 %}}{}{{% endif %}}", "x".repeat(1_600));
+    let busy = || Script::Answer(Outcome::Temporary { reason: "503".into(), retry_after: None });
+    for (id, payload, to, script) in [
+        ("c-1/hook", signed, "https://hooks.example.com/bills?key=s3cret-key", gone()),
+        ("c-1/mail", mail, "s3cret@example.com", Script::NeverAnswers),
+        ("c-1/bill", Payload::sms(PHONE, unfit), PHONE, busy()),
+    ] {
+        town.add(job(id, payload)).await;
+        town.world.script(to, [script]);
+    }
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(300, ended("c-1/bill", RunStatus::Failed)).await);
+    assert!(town.until(60, |world| state(world, "c-1/hook").0 == JobState::Paused).await);
+    assert_eq!(row(&town.world, "c-1/mail").map(|row| row.status), Some(RunStatus::Indeterminate));
+    let levels = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
+    let logged: Vec<String> = levels.into_iter().flat_map(|level| logs.of(level)).collect();
+    assert!(logged.iter().any(|line| line.contains("its webhook is gone")), "{logged:?}");
+    let kept = format!("{logged:?} {:?} {:?} {:?}", town.world.rows(), town.world.dead_letters(), town.world.jobs());
+    for hidden in ["s3cret", "7700", "whsec", "MfKQ", "bills"] {
+        assert!(!kept.contains(hidden), "{hidden} is in {kept}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -179,6 +179,19 @@ async fn no_address_inside_the_network_is_ever_connected_to() {
 }
 
 #[tokio::test]
+async fn without_the_guard_a_name_reaches_the_inside() {
+    let inside = Server::start("127.0.0.1:0", "200 OK").await;
+    let names = Names::of(&[("loopback.example.com", &["127.0.0.1"])]);
+    let url: Url = format!("http://loopback.example.com:{}/", inside.address.port()).parse().unwrap();
+    let nobody: Judge = |_| None;
+    for (judge, class, told) in [(nobody, Delivered, 1), (address::forbidden, Permanent, 1)] {
+        let webhooks = Webhooks::judging(judge, AllowList::default(), names.clone(), TIME, clock()).unwrap();
+        let outcome = webhooks.post(&webhooks.guarded, url.clone(), &run(), 1, BODY, None).await;
+        assert_eq!((outcome.class(), inside.told().len()), (class, told), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_was_checked_is_what_is_connected_to() {
     // For this test 127.0.0.2 is the world, and 127.0.0.1 is inside, on the same port.
     let outside = Server::start("127.0.0.2:0", "200 OK").await;
