@@ -270,7 +270,7 @@ pub fn job_bytes(spec: &JobSpec) -> f64 {
     let zone = spec.schedule.tz.name().len();
     let spread = spec.spread.as_ref().map_or(0, |spread| spread.key.len() + 30);
     let name = spec.name.as_ref().map_or(0, |name| name.len() + 4);
-    let told = spec.key.as_str().len() + spec.key.tenant().len() + spec.payload.to.len() + spec.payload.text.len();
+    let told = spec.key.as_str().len() + spec.key.tenant().len() + spec.payload.bytes();
     (JOB_BYTES_BESIDE + schedule + zone + spread + name + told) as f64
 }
 

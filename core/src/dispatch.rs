@@ -167,7 +167,7 @@ mod tests {
     use crate::due::{Minute, Shards};
     use crate::job::{JobKey, JobSpec};
     use crate::missed::{Many, MissedRule};
-    use crate::payload::{Handler, SmsPayload};
+    use crate::payload::Payload;
     use crate::retry::RetryRule;
     use crate::schedule::{Anchor, Schedule, ScheduleText};
     use crate::spread::Spread;
@@ -199,8 +199,7 @@ mod tests {
                 schedule,
                 anchor: Anchor::Stated,
                 priority: Priority::Normal,
-                handler: Handler::Sms,
-                payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+                payload: Payload::sms("+447700900123", "Your bill is due"),
                 retry: RetryRule::default(),
                 spread,
                 missed,

@@ -15,7 +15,7 @@ pub use voids::{Void, Voids};
 
 use crate::due::{DueBucket, Shards};
 use crate::missed::MissedRule;
-use crate::payload::{Handler, SmsPayload};
+use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
 use crate::run::RunKey;
@@ -72,10 +72,8 @@ pub struct JobSpec {
     pub anchor: Anchor,
     /// Which queue.
     pub priority: Priority,
-    /// Who does the work.
-    pub handler: Handler,
-    /// With what.
-    pub payload: SmsPayload,
+    /// Who does the work, and with what.
+    pub payload: Payload,
     /// How often it is tried.
     pub retry: RetryRule,
     /// Where its runs start behind their nominal instants; none = at them.
@@ -151,9 +149,9 @@ pub enum JobError {
 impl PartialEq for JobSpec {
     /// Compares what is stored.
     fn eq(&self, other: &Self) -> bool {
-        let Self { key, name, schedule, anchor: _, priority, handler, payload, retry, spread, missed } = self;
+        let Self { key, name, schedule, anchor: _, priority, payload, retry, spread, missed } = self;
         (key, name, schedule, priority) == (&other.key, &other.name, &other.schedule, &other.priority)
-            && (handler, payload, retry) == (&other.handler, &other.payload, &other.retry)
+            && (payload, retry) == (&other.payload, &other.retry)
             && (spread, missed) == (&other.spread, &other.missed)
     }
 }
@@ -174,6 +172,7 @@ impl JobSpec {
     /// The first thing that is wrong, and what is allowed.
     pub fn check(&self) -> Result<(), JobError> {
         self.check_ranges()?;
+        crate::render::check(self).map_err(JobError::Payload)?;
         let Some(spread) = &self.spread else { return Ok(()) };
         if self.priority == Priority::Urgent {
             let problem = "urgent jobs are never spread: leave the window out, or take another priority";
@@ -423,8 +422,7 @@ mod tests {
             schedule: Schedule::parse(schedule, now).unwrap(),
             anchor: Anchor::Stated,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            payload: Payload::sms("+447700900123", "Your bill is due"),
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),

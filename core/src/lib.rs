@@ -2,10 +2,12 @@
 //!
 //! A run goes nine steps: **job → due → dispatch → queue → lease → idempotency → rate → deliver → record.** The rules of
 //! each are pure functions over values: [`job`] and [`schedule`], [`due`], [`dispatch`], [`message`], [`lease`],
-//! [`idempotency`], [`rate`] and [`steering`], [`retry`] (what a delivery's outcome means), [`run`] (the row and its state machine).
+//! [`idempotency`], [`rate`] and [`steering`], [`render`] (what a call carries), [`retry`] (what a delivery's outcome
+//! means), [`run`] (the row and its state machine).
 //! [`ports`] are what the services need of the world, `aws` and `memory` the two worlds they run in, and `conformance`
 //! the suites that both must pass. With default features nothing here knows AWS, reads a clock, or performs I/O.
 
+pub mod address;
 #[cfg(feature = "aws")]
 pub mod aws;
 pub mod circuit;
@@ -31,13 +33,16 @@ pub mod priority;
 #[cfg(feature = "process")]
 pub mod process;
 pub mod rate;
+pub mod render;
 pub mod retry;
 pub mod rezone;
 pub mod run;
 pub mod scale;
 pub mod schedule;
+pub mod sms;
 pub mod spread;
 pub mod steering;
 pub mod target;
+pub mod template;
 pub mod turns;
 pub mod zone;

@@ -7,6 +7,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+mod waits;
+
+pub use waits::{LONGEST_WAIT_S, LONGEST_WAITS_S, Waits};
+
 /// The most attempts a rule may ask for; a row keeps the history of as many.
 pub const MOST_ATTEMPTS: u32 = 20;
 
@@ -19,18 +23,35 @@ pub struct RetryRule {
     pub base_s: u32,
     /// Highest bound of a wait, in seconds.
     pub cap_s: u32,
+    /// The bound of each wait, in seconds, in place of base and cap; none = these.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waits_s: Option<Waits>,
 }
 
 impl Default for RetryRule {
     /// Six attempts, waits below 30, 60, 120, 240 and 480 seconds, cap 600 (mission 10).
     fn default() -> Self {
-        RetryRule { max_attempts: 6, base_s: 30, cap_s: 600 }
+        RetryRule { max_attempts: 6, base_s: 30, cap_s: 600, waits_s: None }
     }
 }
 
 impl RetryRule {
+    /// A rule that waits below each of these seconds in turn, and tries once more than there are waits. Its base is the first of
+    /// them and its cap the longest.
+    ///
+    /// # Errors
+    /// Names the bound that is broken.
+    pub fn with_waits(waits_s: &[u32]) -> Result<Self, String> {
+        let waits = Waits::new(waits_s)?;
+        let (base_s, cap_s) = (waits.get(0).unwrap_or_default(), waits.longest());
+        Ok(RetryRule { max_attempts: waits.len() + 1, base_s, cap_s, waits_s: Some(waits) })
+    }
+
     /// The bound of the wait after attempt `attempt` (the first is 1).
     pub fn bound(&self, attempt: u32) -> Duration {
+        if let Some(waits) = &self.waits_s {
+            return Duration::from_secs(waits.get(attempt.saturating_sub(1)).unwrap_or(self.cap_s).into());
+        }
         let doubled = u64::from(self.base_s) << attempt.saturating_sub(1).min(31);
         Duration::from_secs(doubled.min(u64::from(self.cap_s)))
     }
@@ -47,6 +68,13 @@ impl RetryRule {
     pub fn check(&self) -> Result<(), String> {
         if !(1..=MOST_ATTEMPTS).contains(&self.max_attempts) {
             return Err(format!("max_attempts {} is out of range 1-{MOST_ATTEMPTS}", self.max_attempts));
+        }
+        if let Some(waits) = &self.waits_s {
+            let (attempts, asked) = (waits.len() + 1, self.max_attempts);
+            let fits = attempts == asked && self.base_s >= 1 && self.cap_s == waits.longest();
+            let problem =
+                format!("{} waits are for {attempts} attempts, up to the longest of them; found {asked}", waits.len());
+            return if fits { Ok(()) } else { Err(problem) };
         }
         if self.base_s == 0 || self.base_s > self.cap_s || self.cap_s > 3_600 {
             return Err(format!(
@@ -122,6 +150,11 @@ pub enum Outcome {
         /// What happened, without personal data.
         reason: String,
     },
+    /// It did not go out, and the receiver wants no more of this job: a permanent failure, and its job is paused.
+    Gone {
+        /// What happened, without personal data.
+        reason: String,
+    },
     /// The request went out and no answer came back.
     Unknown {
         /// What happened, without personal data.
@@ -135,7 +168,7 @@ impl Outcome {
         match self {
             Outcome::Delivered { .. } => OutcomeClass::Delivered,
             Outcome::Temporary { .. } => OutcomeClass::Temporary,
-            Outcome::Permanent { .. } => OutcomeClass::Permanent,
+            Outcome::Permanent { .. } | Outcome::Gone { .. } => OutcomeClass::Permanent,
             Outcome::Unknown { .. } => OutcomeClass::Unknown,
         }
     }
@@ -144,9 +177,10 @@ impl Outcome {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Outcome::Delivered { .. } => None,
-            Outcome::Temporary { reason, .. } | Outcome::Permanent { reason } | Outcome::Unknown { reason } => {
-                Some(reason)
-            }
+            Outcome::Temporary { reason, .. }
+            | Outcome::Permanent { reason }
+            | Outcome::Gone { reason }
+            | Outcome::Unknown { reason } => Some(reason),
         }
     }
 }
@@ -210,7 +244,7 @@ pub fn after_attempt(
     let wait = rule.wait(attempt, random);
     match outcome {
         Outcome::Delivered { .. } => Verdict::Succeeded,
-        Outcome::Permanent { .. } => Verdict::Failed,
+        Outcome::Permanent { .. } | Outcome::Gone { .. } => Verdict::Failed,
         Outcome::Temporary { retry_after, .. } if left => {
             // What the gateway asks for is respected up to the rule's cap, so that it cannot park a run for ever.
             let asked = retry_after.unwrap_or_default().min(Duration::from_secs(u64::from(rule.cap_s)));
@@ -231,7 +265,7 @@ pub fn after_attempt(
 mod tests {
     use super::*;
 
-    const RULE: RetryRule = RetryRule { max_attempts: 6, base_s: 30, cap_s: 600 };
+    const RULE: RetryRule = RetryRule { max_attempts: 6, base_s: 30, cap_s: 600, waits_s: None };
 
     fn at(s: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(s, 0).unwrap()
@@ -270,10 +304,12 @@ mod tests {
         let unknown = Outcome::Unknown { reason: "timeout".into() };
         let delivered = Outcome::Delivered { gateway_ref: "g1".into() };
         let permanent = Outcome::Permanent { reason: "bad number".into() };
+        let gone = Outcome::Gone { reason: "410".into() };
         let wait = |s| Verdict::RetryAfter(Duration::from_secs(s));
         for (outcome, attempt, gateway, first_unknown, expected) in [
             (&delivered, 1, &plain, None, Verdict::Succeeded),
             (&permanent, 1, &plain, None, Verdict::Failed),
+            (&gone, 1, &plain, None, Verdict::Failed),
             (&temporary(), 1, &plain, None, wait(15)),
             (&temporary(), 5, &plain, None, wait(240)),
             (&temporary(), 6, &plain, None, Verdict::Dead),
@@ -302,5 +338,28 @@ mod tests {
         assert!(RULE.check().is_ok());
         assert!(RetryRule { max_attempts: 0, ..RULE }.check().unwrap_err().contains("1-20"));
         assert!(RetryRule { base_s: 700, ..RULE }.check().unwrap_err().contains("base"));
+    }
+
+    #[test]
+    fn a_list_of_waits_bounds_each_wait_and_counts_the_attempts() {
+        let rule = RetryRule::with_waits(&[30, 120, 86_400]).unwrap();
+        assert_eq!((rule.max_attempts, rule.check()), (4, Ok(())));
+        assert_eq!((1..=3).map(|n| rule.bound(n).as_secs()).collect::<Vec<_>>(), [30, 120, 86_400]);
+        assert_eq!(rule.wait(2, 0.5), Duration::from_secs(60));
+        let fails = |attempt| after_attempt(&temporary(), attempt, &rule, &GatewayPolicy::default(), None, at(0), 0.5);
+        assert_eq!((fails(3), fails(4)), (Verdict::RetryAfter(Duration::from_secs(43_200)), Verdict::Dead));
+        assert!(RetryRule { max_attempts: 5, ..rule }.check().unwrap_err().contains("4 attempts"));
+    }
+
+    #[test]
+    fn rules_read_back_as_they_were_stored_lists_or_not() {
+        let old: RetryRule = serde_json::from_str(r#"{"max_attempts":6,"base_s":30,"cap_s":600}"#).unwrap();
+        assert_eq!(old, RULE);
+        assert_eq!(serde_json::to_string(&RULE).unwrap(), r#"{"max_attempts":6,"base_s":30,"cap_s":600}"#);
+        let rule = RetryRule::with_waits(&[30, 600]).unwrap();
+        let stored = serde_json::to_string(&rule).unwrap();
+        assert_eq!(stored, r#"{"max_attempts":3,"base_s":30,"cap_s":600,"waits_s":[30,600]}"#);
+        assert_eq!(serde_json::from_str::<RetryRule>(&stored).unwrap(), rule);
+        assert!(serde_json::from_str::<RetryRule>(&stored.replace("[30,600]", "[0]")).is_err());
     }
 }

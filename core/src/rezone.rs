@@ -67,7 +67,7 @@ mod tests {
     use crate::due::Shards;
     use crate::job::{JobKey, JobSpec};
     use crate::missed::MissedRule;
-    use crate::payload::{Handler, SmsPayload};
+    use crate::payload::Payload;
     use crate::priority::Priority;
     use crate::retry::RetryRule;
     use crate::schedule::{DstGap, DstRepeat, ScheduleText};
@@ -96,8 +96,7 @@ mod tests {
             schedule,
             anchor,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            payload: Payload::sms("+447700900123", "Your bill is due"),
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),

@@ -7,6 +7,7 @@ pub use change::{ChangeArgs, EditArgs, RunNowArgs, ShowArgs};
 pub use steer::{HoldCommand, RatesArgs, RatesCommand, ReleaseCommand, WhyArgs};
 
 use crate::next::Format;
+use crate::payload_text::{PayloadText, RetryText};
 use crate::timetable::{ClockText, RunText};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
@@ -78,6 +79,15 @@ Examples:
   punctual next --cron '30 2 * * *' --tz America/New_York --after 2026-03-07T00:00 --dst-gap skip
   punctual next --cron 'H 9 L * *' --tz Europe/London --key c-10001 --spread 30m
   punctual next --schedule 'every 90m from 2026-12-05T09:00' --tz Asia/Kathmandu --count 3 --format lines";
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\
+      --schedule 'cron 0 9 * * 1-5' --tz Asia/Kolkata --until-local 20:00
+  punctual jobs add --id c-1/mail --email-to ana@example.com --subject 'Bill of {{ local.date }}' \\
+      --text '{{ vars.amount }} is due' --var amount=12.50 --schedule 'cron 0 9 1 * *'
+  punctual jobs add --id c-1/hook --webhook https://hooks.example.com/bills --body '{\"run\": {{ run.id | tojson }}}' \\
+      --secret-file hook.secret --retry-waits 5s,5m,30m,2h --schedule 'every 24h'";
 
 const COST_EXAMPLES: &str = "\
 Examples:
@@ -267,7 +277,7 @@ pub struct GrowArgs {
 pub enum JobsCommand {
     /// Make one job. Making it twice makes it once.
     #[command(
-        after_help = "Example:\n  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\\n      --schedule 'cron 0 9 * * 1-5' --tz Asia/Kolkata --until-local 20:00"
+        after_help = ADD_EXAMPLES
     )]
     Add(Box<AddArgs>),
     /// Make the jobs of a CSV file: customer,phone,kind,priority,schedule,template, and what `jobs add` takes besides as
@@ -306,12 +316,9 @@ pub struct AddArgs {
     /// A name for people.
     #[arg(long)]
     pub name: Option<String>,
-    /// Phone number, E.164.
-    #[arg(long)]
-    pub to: String,
-    /// The text.
-    #[arg(long)]
-    pub text: String,
+    /// What its runs do.
+    #[command(flatten)]
+    pub payload: PayloadText,
     /// `cron 0 9 * * *`, `at 2026-12-05T09:00` (on the zone's clock), `at 2026-12-05T09:00:00Z` or `every 24h [from …]`.
     #[arg(long)]
     pub schedule: String,
@@ -324,6 +331,9 @@ pub struct AddArgs {
     /// Where runs start.
     #[command(flatten)]
     pub runs: RunText,
+    /// How often they are tried.
+    #[command(flatten)]
+    pub retry: RetryText,
 }
 
 /// `jobs import`.

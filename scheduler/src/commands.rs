@@ -2,6 +2,7 @@
 
 mod change;
 mod operate;
+mod payload;
 mod steer;
 
 use crate::cli::{
@@ -21,7 +22,6 @@ use punctual_core::cost::{Load, Prices};
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
 use punctual_core::job::{Change, Job, JobKey, JobSpec, Timetable};
 use punctual_core::lease::{LeaseId, LeaseTimes};
-use punctual_core::payload::{Handler, SmsPayload};
 use punctual_core::ports::Ports;
 use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
 use punctual_core::retry::RetryRule;
@@ -205,15 +205,15 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
     let store = Store::open(names).await;
     let now = Store::now(&store);
     let timetable = args.runs.read(&args.clock, &args.schedule, key.as_str(), now, &zones).map_err(in_option)?;
+    let payload = payload::read_over(&args.payload, None)?;
     let spec = JobSpec {
         key,
         name: args.name,
         schedule: timetable.schedule,
         anchor: timetable.anchor,
         priority: args.priority.parse().map_err(bad)?,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: args.to, text: args.text },
-        retry: RetryRule::default(),
+        payload,
+        retry: args.retry.read_over(RetryRule::default()).map_err(in_option)?,
         spread: timetable.spread,
         missed: timetable.missed,
     };
@@ -225,7 +225,8 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
     match create_job(&*ports.jobs, &*aws.clock, &world, spec, &user()).await.map_err(failed)? {
         Created::New(job) => {
             let (schedule, due) = (&job.spec.schedule, due_next(&job, &zones).unwrap_or_default());
-            print(format_args!("job {key} made ({schedule}); its first run is due at {due}"))
+            let size = listing::segments(&job.spec).map(|size| format!("; its text is {size}")).unwrap_or_default();
+            print(format_args!("job {key} made ({schedule}); its first run is due at {due}{size}"))
         }
         Created::Over => Err(bad(format!("job {key}: its schedule has no firing left, it was not made"))),
         Created::Same => print(format_args!("job {key} is there already, the same")),

@@ -10,10 +10,11 @@ use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::job::{JobError, JobKey, JobSpec, Timetable};
-use punctual_core::payload::{Handler, SmsPayload, check_e164};
+use punctual_core::payload::Payload;
 use punctual_core::ports::JobStore;
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::SHORTEST_INTERVAL_S;
+use punctual_core::sms::check_number;
 use punctual_core::zone::Zones;
 use std::collections::HashMap;
 use std::io::Read;
@@ -169,7 +170,7 @@ pub fn read_jobs(
 
 fn job_of(row: Row, tenant: &str, now: DateTime<Utc>, zones: &Zones) -> Result<JobSpec, (&'static str, String)> {
     let key = key_of(tenant, &row.customer, &row.kind)?;
-    check_e164(&row.phone).map_err(|expected| ("phone", expected))?;
+    check_number(&row.phone).map_err(|expected| ("phone", expected))?;
     let priority =
         row.priority.parse().map_err(|_| ("priority", "expected `urgent`, `normal` or `bulk`".to_owned()))?;
     let timetable = row
@@ -177,17 +178,21 @@ fn job_of(row: Row, tenant: &str, now: DateTime<Utc>, zones: &Zones) -> Result<J
         .read(&row.clock, &row.schedule, &row.customer, now, zones)
         .map_err(|problem| discreet(problem, &row.schedule))?;
     if row.template.contains("{{") || row.template.contains("{%") {
-        return Err(("template", "holds a variable: write the finished text, variables are not supported yet".into()));
+        return Err((
+            "template",
+            "holds a variable: write the finished text; only `jobs add` takes variables, by --var".into(),
+        ));
     }
-    let payload = SmsPayload { to: row.phone, text: row.template };
-    payload.check().map_err(|e| ("template", format!("{e}; expected a finished text, such as `Your bill is due`")))?;
+    let payload = Payload::sms(row.phone, row.template);
+    payload
+        .check_finished()
+        .map_err(|e| ("template", format!("{e}; expected a finished text, such as `Your bill is due`")))?;
     let spec = JobSpec {
         key,
         name: None,
         schedule: timetable.schedule,
         anchor: timetable.anchor,
         priority,
-        handler: Handler::Sms,
         payload,
         retry: RetryRule::default(),
         spread: timetable.spread,

@@ -12,6 +12,7 @@ pub mod listing;
 pub mod next;
 pub mod operations;
 pub mod operator;
+pub mod payload_text;
 pub mod status;
 pub mod timetable;
 

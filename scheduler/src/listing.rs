@@ -6,9 +6,13 @@ pub use steering::{hold_json, holds, limits, scope, shares_json, shares_table};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{Table, presets};
-use punctual_core::job::JobKey;
+use punctual_core::job::{JobKey, JobSpec};
+use punctual_core::payload::Handler;
 use punctual_core::ports::JobRead;
+use punctual_core::render::example;
+use punctual_core::retry::RetryRule;
 use punctual_core::run::RunRow;
+use punctual_core::sms::{self, Encoding, Segments};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -18,6 +22,8 @@ pub fn jobs(jobs: &[(JobKey, JobRead)], as_json: bool) -> String {
         return lines(jobs.iter().map(|(key, read)| match read {
             JobRead::Job(job) => json!({
                 "job_key": key, "name": job.spec.name, "state": job.state, "priority": job.spec.priority,
+                "handler": job.spec.payload.handler(), "target": job.spec.payload.target().as_str(),
+                "segments": size(&job.spec).map(|size| size.count), "retry": job.spec.retry,
                 "schedule": job.spec.schedule.to_string(), "tz": job.spec.schedule.tz.name(),
                 "spread": job.spec.spread, "missed": job.spec.missed.many, "may_start": job.spec.missed.start.to_string(),
                 "next_scheduled_at": job.next_scheduled_at.map(instant), "next_wall": job.next_wall,
@@ -59,6 +65,10 @@ pub fn job(key: &JobKey, read: &JobRead, as_json: bool) -> String {
         ("name", spec.name.clone()),
         ("state", Some(job.state.as_str().to_owned())),
         ("error", job.error.clone()),
+        ("handler", Some(spec.payload.handler().as_str().to_owned())),
+        ("target", Some(spec.payload.target().to_string())),
+        ("segments", segments(spec)),
+        ("retry", Some(retry(&spec.retry))),
         ("schedule", Some(schedule.to_string())),
         ("priority", Some(spec.priority.to_string())),
         ("window", window),
@@ -80,6 +90,35 @@ pub fn job(key: &JobKey, read: &JobRead, as_json: bool) -> String {
         }
     }
     table.to_string()
+}
+
+/// How many messages a job's text is, as one of its runs would carry it; none for other handlers.
+fn size(spec: &JobSpec) -> Option<Segments> {
+    let payload = if spec.payload.handler() == Handler::Sms { example(spec)? } else { return None };
+    payload.text().map(sms::segments)
+}
+
+/// The same in words.
+pub(crate) fn segments(spec: &JobSpec) -> Option<String> {
+    let Segments { encoding, count } = size(spec)?;
+    let encoding = match encoding {
+        Encoding::Gsm => "GSM",
+        Encoding::Ucs2 => "UCS-2",
+    };
+    let noun = if count == 1 { "segment" } else { "segments" };
+    Some(format!("{count} SMS {noun} ({encoding})"))
+}
+
+fn retry(rule: &RetryRule) -> String {
+    match &rule.waits_s {
+        Some(waits) => {
+            let waits: Vec<String> = waits.as_slice().iter().map(|s| format!("{s} s")).collect();
+            format!("{} attempts, waits below {}", rule.max_attempts, waits.join(", "))
+        }
+        None => {
+            format!("{} attempts, waits below {} s, doubling up to {} s", rule.max_attempts, rule.base_s, rule.cap_s)
+        }
+    }
 }
 
 /// Quarantined jobs as text: why each was set aside.

@@ -230,7 +230,7 @@ mod tests {
     use chrono::TimeDelta;
     use punctual_core::due::Shards;
     use punctual_core::missed::MissedRule;
-    use punctual_core::payload::{Handler, SmsPayload};
+    use punctual_core::payload::Payload;
     use punctual_core::priority::Priority;
     use punctual_core::retry::RetryRule;
     use punctual_core::schedule::ScheduleText;
@@ -249,8 +249,7 @@ mod tests {
             schedule,
             anchor,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            payload: Payload::sms("+447700900123", "Your bill is due"),
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),
@@ -266,7 +265,7 @@ mod tests {
         assert!(!spec("every 12h", at(0)).is_met_by(&first));
         assert!(!spec("cron 0 9 * * *", at(0)).is_met_by(&first));
         let mut other_text = again.clone();
-        other_text.payload.text = "Your last bill is due".into();
+        other_text.payload = other_text.payload.with_text("Your last bill is due");
         assert!(!other_text.is_met_by(&first));
     }
 

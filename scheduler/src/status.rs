@@ -274,7 +274,7 @@ mod tests {
     use punctual_core::job::{JobKey, JobSpec, Timetable};
     use punctual_core::memory::World;
     use punctual_core::missed::MissedRule;
-    use punctual_core::payload::{Handler, SmsPayload};
+    use punctual_core::payload::Payload;
     use punctual_core::rate::Holder;
     use punctual_core::retry::RetryRule;
     use punctual_core::schedule::{Anchor, Schedule};
@@ -290,8 +290,7 @@ mod tests {
             schedule: Schedule::parse("every 1h", now).unwrap(),
             anchor: Anchor::Implied,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            payload: Payload::sms("+447700900123", "Your bill is due"),
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),

@@ -18,6 +18,7 @@ pub mod simulation;
 pub mod watch;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::address::AllowList;
 use punctual_core::circuit::CircuitRule;
 use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::deadline::StartRule;
@@ -27,7 +28,7 @@ use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::payload::Payload;
 use punctual_core::ports::{Gateway, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::process_id;
@@ -41,7 +42,7 @@ use punctual_scheduler::dispatch::{DispatchSettings, service as scheduler};
 use punctual_scheduler::operations::{Created, create_job};
 use punctual_worker::rate::Sharing;
 use punctual_worker::service::{self as worker, Equipment};
-use punctual_worker::settings::WorkSettings;
+use punctual_worker::settings::{Policies, WorkSettings};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -140,11 +141,12 @@ pub fn work_settings() -> WorkSettings {
         circuit: CircuitRule::default(),
         sharing: Sharing::Leased,
         share_leases: LeaseTimes::default(),
-        gateway: GatewayPolicy {
+        policies: Policies::all(GatewayPolicy {
             dedupe_window: s(86_400),
             on_unknown: WhenUnknown::Hold,
             on_takeover: WhenUnknown::Retry,
-        },
+        }),
+        webhook_allow: AllowList::default(),
         attempt_timeout: s(10),
         row_lease: s(15),
         takeover_grace: s(30),
@@ -165,8 +167,7 @@ pub fn reminder(id: &str, schedule: &str) -> JobSpec {
         schedule: Schedule::parse(schedule, start_of_time()).expect("a valid schedule"),
         anchor: punctual_core::schedule::Anchor::Stated,
         priority: Priority::Normal,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        payload: Payload::sms("+447700900123", "Your bill is due"),
         retry: RetryRule::default(),
         spread: None,
         missed: MissedRule::default(),

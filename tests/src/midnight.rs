@@ -13,7 +13,7 @@ use punctual_core::dispatch::{Decision, decide};
 use punctual_core::due::{DueBucket, ShardId, Shards};
 use punctual_core::job::{Advanced, Job, JobKey, JobSpec, Timetable};
 use punctual_core::missed::MissedRule;
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::retry::RetryRule;
 use punctual_core::scale::{INDEX_WRITES, Limits, Night, TABLE_WRITES};
@@ -317,8 +317,7 @@ fn job(n: usize, window_s: u32, world: &Timetable<'_>) -> Job {
         schedule: Schedule::parse("cron 0 0 * * *", now).expect("a schedule"),
         anchor: Anchor::Stated,
         priority: Priority::Normal,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        payload: Payload::sms("+447700900123", "Your bill is due"),
         retry: RetryRule::default(),
         spread: (window_s > 0).then_some(Spread { key: customer, window_s }),
         missed: MissedRule::default(),

@@ -141,7 +141,7 @@ async fn an_edit_of_the_text_reaches_a_run_under_way() {
     for between in Between::ALL {
         let mut town = under_way(between).await;
         let before = the_job(&town).generation;
-        let edited = edit(&town, |spec| spec.payload.text = "Your bill was corrected".into()).await;
+        let edited = edit(&town, |spec| spec.payload = spec.payload.with_text("Your bill was corrected")).await;
         assert_eq!((edited.generation, edited.version), (before, 2));
         let_it_run(&mut town, 120).await;
         assert_delivered_once(&town, &the_run(), between);

@@ -54,7 +54,7 @@ punctual_core::for_each_conformance_case!(tests);
 mod world {
     use super::{start, world};
     use punctual_core::memory::{Effect, Script, World};
-    use punctual_core::ports::{Claim, Delivery, SmsRequest};
+    use punctual_core::ports::{Call, Claim, Delivery};
     use punctual_core::priority::Priority;
     use punctual_core::retry::Outcome;
     use punctual_core::run::{RunId, RunKey};
@@ -71,10 +71,10 @@ mod world {
         world.ports().queue.receive(Priority::Urgent, 10, wait, visibility).await.expect("the queue can be read")
     }
 
-    pub(super) fn request(to: &str) -> SmsRequest {
+    pub(super) fn request(to: &str) -> Call {
         let job_key = punctual_core::job::JobKey::new("bank", "c-1/bill").expect("the key is well formed");
-        let payload = punctual_core::payload::SmsPayload { to: to.into(), text: "Your bill is due".into() };
-        SmsRequest { reference: RunId { job_key, run_key: RunKey::scheduled(start()) }, payload }
+        let payload = punctual_core::payload::Payload::sms(to, "Your bill is due");
+        Call { reference: RunId { job_key, run_key: RunKey::scheduled(start()) }, attempt: 1, payload }
     }
 
     #[tokio::test(start_paused = true)]
@@ -339,7 +339,7 @@ mod index_lag {
     use punctual_core::due::Shards;
     use punctual_core::job::{Job, JobKey, JobSpec, Timetable};
     use punctual_core::missed::MissedRule;
-    use punctual_core::payload::{Handler, SmsPayload};
+    use punctual_core::payload::Payload;
     use punctual_core::ports::{Advance, AdvanceFrom, Create, DueSpan, JobRead};
     use punctual_core::priority::Priority;
     use punctual_core::retry::RetryRule;
@@ -359,8 +359,7 @@ mod index_lag {
             schedule: Schedule::parse("every 1h", start()).unwrap(),
             anchor: punctual_core::schedule::Anchor::Stated,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            payload: Payload::sms("+447700900123", "Your bill is due"),
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),

@@ -41,8 +41,8 @@ async fn play(plan: FaultPlan, repeats: Repeats) -> (World, bool) {
         Repeats::Dropped => town.world.drop_repeats(),
         Repeats::Shown => {}
         Repeats::Sent => {
-            town.work.gateway.dedupe_window = Duration::ZERO;
-            town.work.gateway.on_takeover = WhenUnknown::Retry;
+            town.work.policies.sms.dedupe_window = Duration::ZERO;
+            town.work.policies.sms.on_takeover = WhenUnknown::Retry;
         }
     }
     town.add(reminder("c-1/bill", "every 24h from 2026-10-05T03:13:28Z")).await;

@@ -112,7 +112,7 @@ async fn a_job_made_again_when_its_time_is_over_is_there_already_or_not_made() {
     let again = async |spec| create_job(&*ports.jobs, &*town.clock, &town.timetable(), spec, "test").await;
     assert!(matches!(again(spec.clone()).await, Ok(Created::Same)));
     let mut other = spec.clone();
-    other.payload.text = "Your last bill is due".into();
+    other.payload = other.payload.with_text("Your last bill is due");
     assert!(matches!(again(other).await, Ok(Created::Different)));
     spec.key = run_of("c-2/bill", at(8)).job_key;
     assert!(matches!(again(spec).await, Ok(Created::Over)));

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use chrono::{SecondsFormat, TimeDelta};
+use punctual_core::payload::Payload;
 use punctual_core::ports::BATCH;
 use punctual_core::priority::Priority;
 use punctual_core::schedule::whole_second;
@@ -27,7 +28,7 @@ async fn enqueued(jobs: usize, gateway: GatewayConfig) -> anyhow::Result<Local> 
     let schedule = format!("every 24h from {}", due_at.to_rfc3339_opts(SecondsFormat::Secs, true));
     let specs = (0..jobs).map(|n| {
         let mut spec = reminder(&format!("c-{n}/bill"), &schedule);
-        spec.payload.to = format!("+4477009{n:05}");
+        spec.payload = Payload::sms(format!("+4477009{n:05}"), "Your bill is due");
         spec
     });
     local.load(specs, local.now(), &Zones::embedded()).await?;

@@ -139,7 +139,7 @@ async fn a_call_that_is_never_answered_is_tried_again_only_where_repeats_are_dro
 #[tokio::test(start_paused = true)]
 async fn elsewhere_it_goes_to_a_person() {
     let mut town = town().await;
-    town.work.gateway.dedupe_window = Duration::ZERO;
+    town.work.policies.sms.dedupe_window = Duration::ZERO;
     town.world.script(PHONE, [Script::NeverAnswers]);
     town.start_scheduler("s");
     town.start_worker("w");

@@ -6,19 +6,19 @@ use punctual_core::clock::Stopwatch;
 use punctual_core::idempotency::{HELD_WAIT, PutBack, Screen, screen};
 use punctual_core::job::{Job, JobKey};
 use punctual_core::message::Message;
-use punctual_core::payload::Handler;
 use punctual_core::ports::{JobRead, PortResult, Put};
 use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::run::{Begin, Event, RunRow, RunStatus, SkippedBy, Transition, apply};
 use punctual_core::steering::Hold;
-use punctual_core::target::Target;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A job that this version cannot read may be readable to the next: its messages wait for that.
 const UNREADABLE_JOB_WAIT: Duration = Duration::from_secs(60);
+/// Work that this worker cannot do waits for one that can.
+const NO_HANDLER_WAIT: Duration = Duration::from_secs(30);
 /// What is due within this is kept in hand until then: SQS hides for whole seconds only, and whoever sent the message may
 /// know the store's time a little better than this process.
 const SOON: Duration = Duration::from_secs(1);
@@ -93,7 +93,8 @@ pub(crate) async fn look(
         Ok(JobAsRead { job: jobs.remove(&message.job_key), age })
     };
     let (JobAsRead { job, age }, mut row) = tokio::try_join!(read_job, read_row)?;
-    let hold = job.as_ref().and_then(JobRead::job).and_then(|job| steering.hold(tenant, priority, &target_of(job)));
+    let hold =
+        job.as_ref().and_then(JobRead::job).and_then(|job| steering.hold(tenant, priority, &job.spec.payload.target()));
     if is_new && !is_fit(context, message, job.as_ref(), hold) {
         row = context.ports.runs.get(&id).await?;
     }
@@ -114,6 +115,12 @@ pub(crate) async fn look(
     let now = context.clock.now();
     let takeover_grace = context.settings.takeover_grace;
     let event = match (screen(message, job.as_ref(), row.as_ref(), hold, now, &context.zones), job) {
+        (Screen::Run, Some(job)) if !context.gateway.serves(job.spec.payload.handler()) => {
+            let handler = job.spec.payload.handler().as_str();
+            tracing::warn!(handler, "this worker has nothing configured for a run: it waits for one that has");
+            let why = "this worker cannot do it";
+            return Ok(Look::Do(Step::PutBack { wait: Wait::Growing(NO_HANDLER_WAIT), why }));
+        }
         (Screen::Run, Some(job)) => {
             // A row that would refuse begin needs neither slot nor permit.
             let begin = begin_event(context, &job, "");
@@ -181,7 +188,7 @@ pub(crate) async fn begin(
     let Some(steering) = context.steered.current() else {
         return Ok(Begun::Do(Step::PutBack { wait: Wait::For(SOON), why: "holds are not known" }));
     };
-    if steering.hold(message.job_key.tenant(), priority, &target_of(&screened.job)).is_some() {
+    if steering.hold(message.job_key.tenant(), priority, &screened.job.spec.payload.target()).is_some() {
         return Ok(Begun::Do(on_hold(context)));
     }
     let event = Event::Begin(begin_event(context, &screened.job, token));
@@ -198,13 +205,6 @@ pub(crate) async fn begin(
     })
 }
 
-/// Whom a job's calls go to.
-pub(crate) fn target_of(job: &Job) -> Target {
-    match job.spec.handler {
-        Handler::Sms => Target::sms(),
-    }
-}
-
 /// Puts a message under a hold back.
 pub(crate) fn on_hold(context: &Context) -> Step {
     context.metrics.put_back(PutBack::Held);
@@ -219,7 +219,7 @@ fn begin_event<'a>(context: &'a Context, job: &Job, token: &'a str) -> Begin<'a>
         lease: context.settings.row_lease,
         takeover_grace: context.settings.takeover_grace,
         rule: job.spec.retry,
-        gateway: context.settings.gateway,
+        gateway: context.settings.policy(&job.spec.payload),
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod alive;
 mod clock;
 pub mod deliver;
+mod gone;
 mod idempotency;
 pub mod lambda;
 pub mod lease;
@@ -22,8 +23,11 @@ pub mod steering;
 pub mod tenants;
 
 use clap::Parser;
-use punctual_core::aws::{Names, connect};
-use punctual_core::clock::SystemClock;
+use deliver::{Handlers, JsonAdapter, Mail, Queues, SmsGateway, SystemLookup, Webhooks};
+use punctual_core::aws::{Aws, Names, connect};
+use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::payload::Handler;
+use punctual_core::ports::Gateway;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
 use punctual_core::zone::Zones;
 use rate::Sharing;
@@ -70,6 +74,25 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// What this worker can do, by its settings.
+fn handlers(cli: &Cli, aws: &Aws, settings: &WorkSettings, id: &str) -> Result<Handlers, String> {
+    let (time, clock) = (settings.attempt_timeout, || -> Arc<dyn Clock> { aws.clock.clone() });
+    let sms = cli.sms_url.clone().map(|url| SmsGateway::new(url, id.to_owned(), Box::new(JsonAdapter), time, clock()));
+    let mail = cli.smtp_url.as_deref().zip(cli.email_from.as_deref());
+    let allowed = || settings.webhook_allow.clone();
+    let handlers = Handlers {
+        sms: sms.transpose()?,
+        mail: mail.map(|(url, from)| Mail::new(url, from, time, clock())).transpose()?,
+        webhooks: Webhooks::new(allowed(), Arc::new(SystemLookup), time, clock())?,
+        queues: Queues::new(aws.sqs.clone(), allowed(), &aws.names),
+    };
+    for handler in [Handler::Sms, Handler::Email].into_iter().filter(|handler| !handlers.serves(*handler)) {
+        let handler = handler.as_str();
+        tracing::warn!(handler, "nothing is configured for this handler: its runs are put back for other workers");
+    }
+    Ok(handlers)
+}
+
 async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> Result<Ended, String> {
     let id = process_id(&cli.id);
     let aws = connect(names).await.map_err(|e| e.to_string())?;
@@ -77,7 +100,7 @@ async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> R
     let ports = aws.ports();
     let shards = ports.control.shards().await.map_err(|e| e.to_string())?;
     shards.ok_or("the store was never set up: run `punctual setup`")?;
-    let gateway = Arc::new(deliver::HttpGateway::new(cli.sms_url, id.clone(), settings.attempt_timeout)?);
+    let gateway = Arc::new(handlers(&cli, &aws, &settings, &id)?);
     tracing::info!(worker.id = id, ?settings, ?zones, "work starts");
     let equipment = Equipment { ports, gateway, clock: aws.clock.clone(), zones: Arc::new(zones), settings, id };
     if lambda::is_function() {

@@ -5,7 +5,8 @@
 //! first, then dead letter, then delete**, so that a crash on any line makes the message come again and find its row.
 //! While the store is in trouble a message stays in hand and is tried again: what is in hand bounds what is taken.
 
-use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look, on_hold, target_of};
+use crate::gone::pause_job;
+use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look, on_hold};
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
@@ -20,8 +21,9 @@ use punctual_core::circuit::Gate;
 use punctual_core::clock::Clock;
 use punctual_core::lease::LONGEST_HIDE;
 use punctual_core::message::{Message, UnreadableMessage};
-use punctual_core::ports::{Gateway, LONGEST_DELAY, PortResult, Ports, SmsRequest};
+use punctual_core::ports::{Call, Gateway, LONGEST_DELAY, PortResult, Ports};
 use punctual_core::process::random_token;
+use punctual_core::render::render;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
 use punctual_core::target::Target;
@@ -145,7 +147,7 @@ async fn work(
         Err(wait) => return Err(Step::PutBack { wait: Wait::For(wait), why: "its tenant has its part in hand" }),
     };
     let mut screened = screen(context, held, message, job, &mut stop).await?;
-    let target = target_of(&screened.job);
+    let target = screened.job.spec.payload.target();
     let granted = turn(context, held, message, &target, &mut stop).await?;
     if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
         screened = screen(context, held, message, None, &mut stop).await?;
@@ -174,7 +176,11 @@ async fn work(
     // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
     drop(granted);
     in_hand.worked_off();
-    Ok(record(context, message, &screened.job, *begun, &token, &outcome).await)
+    let step = record(context, message, &screened.job, *begun, &token, &outcome).await;
+    if matches!(outcome, Outcome::Gone { .. }) {
+        pause_job(context, &screened.job).await;
+    }
+    Ok(step)
 }
 
 /// Looks at job and row until the store has answered.
@@ -335,7 +341,11 @@ async fn call(
     if !context.permits.still_valid(target) {
         return Outcome::Temporary { reason: "its rate share was lost before the call".into(), retry_after: None };
     }
-    let request = SmsRequest { reference: message.run_id().original(), payload: screened.job.spec.payload.clone() };
+    let payload = match render(&screened.job.spec, message, begun.attempt, &context.zones) {
+        Ok(payload) => payload,
+        Err(reason) => return Outcome::Permanent { reason },
+    };
+    let request = Call { reference: message.run_id().original(), attempt: begun.attempt, payload };
     let answer = AssertUnwindSafe(context.gateway.send(&request)).catch_unwind();
     match tokio::time::timeout(time, answer).await {
         Ok(Ok(outcome)) => outcome,

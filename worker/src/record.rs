@@ -29,7 +29,7 @@ pub(crate) async fn record(
         token,
         outcome,
         rule: job.spec.retry,
-        gateway: context.settings.gateway,
+        gateway: context.settings.policy(&job.spec.payload),
         random: random_fraction(),
     });
     let write_token = random_token();

@@ -1,19 +1,25 @@
 //! Settings of one worker, and the words of the `punctual-worker` command.
 
+mod policies;
+
+pub use policies::{Policies, PolicyArgs};
+
 use crate::rate::Sharing;
 use clap::Parser;
+use punctual_core::address::AllowList;
 use punctual_core::aws::Names;
 use punctual_core::circuit::{CircuitRule, JUDGED};
 use punctual_core::lease::LeaseTimes;
+use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
-use punctual_core::retry::{GatewayPolicy, WhenUnknown};
+use punctual_core::retry::GatewayPolicy;
 use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Takes runs from the queues and sends them to the SMS gateway. Stops on SIGTERM.
+/// Takes runs from the queues and does their work: texts, emails, webhooks, other queues. Stops on SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "punctual-worker", version, about, long_about = None, after_help = "\
 AWS is found as all AWS tools find it: AWS_REGION, credentials, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS.
@@ -26,12 +32,24 @@ pub struct Cli {
     /// Name of this worker in rows and logs; a random part is added.
     #[arg(long, env = "PUNCTUAL_WORK_ID", default_value = "worker")]
     pub id: String,
-    /// Where the SMS gateway takes messages, such as `https://gateway.example/v1/sms`.
-    #[arg(long, env = "PUNCTUAL_SMS_URL")]
-    pub sms_url: String,
-    /// For how many seconds the gateway drops a repeat of a reference; 0 = it never does.
-    #[arg(long, env = "PUNCTUAL_SMS_DEDUPE_WINDOW_S", default_value_t = 0)]
-    pub dedupe_window_s: u64,
+    /// Where the SMS gateway takes messages, such as `https://gateway.example/v1/sms`. Without it, text messages are left to
+    /// workers that have one.
+    #[arg(long, env = "PUNCTUAL_SMS_URL", hide_env_values = true)]
+    pub sms_url: Option<String>,
+    /// The mail server: `smtps://user:password@mail.example.com`, or `smtp://` for STARTTLS. Without it, emails are left to
+    /// workers that have one.
+    #[arg(long, env = "PUNCTUAL_SMTP_URL", hide_env_values = true)]
+    pub smtp_url: Option<String>,
+    /// Whom emails are from, such as `bills@example.com`.
+    #[arg(long, env = "PUNCTUAL_EMAIL_FROM")]
+    pub email_from: Option<String>,
+    /// Hosts that jobs may name whatever their addresses are, also over plain HTTP: `host`, `address`, `host:port`, separated
+    /// by commas.
+    #[arg(long, env = "PUNCTUAL_WEBHOOK_ALLOW", default_value = "")]
+    pub webhook_allow: String,
+    /// What becomes of repeats.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
     /// Calls under way at once.
     #[arg(long, env = "PUNCTUAL_WORK_SLOTS", default_value_t = 20)]
     pub slots: usize,
@@ -104,8 +122,10 @@ pub struct WorkSettings {
     pub sharing: Sharing,
     /// The times of rate shares under lease. All workers must go by the same.
     pub share_leases: LeaseTimes,
-    /// What the gateway does with repeats.
-    pub gateway: GatewayPolicy,
+    /// What each handler's receivers do with repeats.
+    pub policies: Policies,
+    /// Hosts that jobs may name whatever their addresses are.
+    pub webhook_allow: AllowList,
     /// Bound of one call.
     pub attempt_timeout: Duration,
     /// How long a row stays ours after begin: the call and the time to record it.
@@ -131,6 +151,13 @@ pub const RECORD_MARGIN: Duration = Duration::from_secs(5);
 /// A receive waits this long for a message; longer waits only make a stop slower.
 const POLL: Duration = Duration::from_secs(5);
 
+impl WorkSettings {
+    /// What the receivers of a payload do with repeats.
+    pub fn policy(&self, payload: &Payload) -> GatewayPolicy {
+        self.policies.of(payload.handler())
+    }
+}
+
 impl Cli {
     /// Checks everything, and loads the zone rules.
     ///
@@ -141,7 +168,12 @@ impl Cli {
         let mut problems = Vec::new();
         let names = Names::new(&self.prefix).map_err(|e| problems.push(e)).ok();
         let zones = Zones::load(self.tzdir.as_deref()).map_err(|e| problems.push(e.to_string())).ok();
-        problems.extend(check_url(&self.sms_url).err());
+        problems.extend(self.sms_url.as_deref().and_then(|url| check_url(url).err()));
+        let webhook_allow = self.webhook_allow.parse::<AllowList>();
+        let webhook_allow = webhook_allow.map_err(|e| problems.push(format!("PUNCTUAL_WEBHOOK_ALLOW: {e}"))).ok();
+        if self.smtp_url.is_some() != self.email_from.is_some() {
+            problems.push("PUNCTUAL_SMTP_URL and PUNCTUAL_EMAIL_FROM belong together: give both or none".into());
+        }
         if reqwest::header::HeaderValue::from_str(&self.id).is_err() || self.id.is_empty() {
             problems.push("PUNCTUAL_WORK_ID must be printable ASCII: it is sent to the gateway".into());
         }
@@ -183,7 +215,9 @@ impl Cli {
         if !(1..=600).contains(&self.takeover_grace_s) {
             problems.push(format!("a take-over grace of {} s is out of range 1-600", self.takeover_grace_s));
         }
-        let (Some(names), Some(zones), Some(slots), true) = (names, zones, slots, problems.is_empty()) else {
+        let (Some(names), Some(zones), Some(slots), Some(webhook_allow), true) =
+            (names, zones, slots, webhook_allow, problems.is_empty())
+        else {
             return Err(problems);
         };
         let settings = WorkSettings {
@@ -194,11 +228,8 @@ impl Cli {
             circuit: CircuitRule { failures: self.circuit_failures, ..CircuitRule::default() },
             sharing: self.max_concurrency.map_or(Sharing::Leased, Sharing::Static),
             share_leases: LeaseTimes::default(),
-            gateway: GatewayPolicy {
-                dedupe_window: s(self.dedupe_window_s),
-                on_unknown: WhenUnknown::Hold,
-                on_takeover: WhenUnknown::Retry,
-            },
+            policies: Policies::from(&self.policies),
+            webhook_allow,
             attempt_timeout: s(self.attempt_timeout_s),
             row_lease: s(self.attempt_timeout_s) + RECORD_MARGIN,
             takeover_grace: s(self.takeover_grace_s),
@@ -263,6 +294,8 @@ mod tests {
         assert!(problems(&["--heartbeat-s", "25"])[0].contains("two heartbeats"));
         assert!(problems(&["--attempt-timeout-s", "60"])[0].contains("calls would be cut off"));
         assert!(problems(&["--takeover-grace-s", "0"])[0].contains("1-600"));
+        assert!(problems(&["--webhook-allow", "a b"])[0].contains("PUNCTUAL_WEBHOOK_ALLOW"));
+        assert!(problems(&["--smtp-url", "smtps://mail.example.com"])[0].contains("belong together"));
         for url in ["http://", "https://exa mple", "ftp://gateway.example", "gateway.example"] {
             let cli = Cli::parse_from(["punctual-worker", "--sms-url", url]);
             assert!(cli.checked().unwrap_err()[0].contains("PUNCTUAL_SMS_URL"), "{url}");

@@ -5,7 +5,7 @@ use super::error::without_quotes;
 use super::job_item::{Item, bucket_of};
 use super::schedule_item::{MissedItem, ScheduleItem};
 use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
-use crate::payload::{Handler, SmsPayload};
+use crate::payload::{Handler, Payload};
 use crate::ports::JobRead;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
@@ -83,8 +83,7 @@ fn job_of(item: DueItem) -> Result<Job, String> {
         schedule: item.schedule.schedule()?,
         anchor: Anchor::Stated,
         priority: item.priority,
-        handler: item.handler,
-        payload: SmsPayload::unread(),
+        payload: Payload::Unread(item.handler),
         retry: RetryRule::default(),
         spread: item.spread,
         missed: item.missed.rule()?,

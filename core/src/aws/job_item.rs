@@ -1,10 +1,11 @@
 //! How a job is laid out as a DynamoDB item.
 
 use super::error::without_quotes;
+use super::payload_item::PayloadItem;
 use super::schedule_item::{MissedItem, ScheduleItem, is_default};
 use crate::due::{DueBucket, ShardId};
 use crate::job::{Job, JobKey, JobSpec, JobState, Passed, Voids};
-use crate::payload::{Handler, SmsPayload};
+use crate::payload::Handler;
 use crate::ports::JobRead;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
@@ -38,8 +39,8 @@ struct JobItem {
     spread: Option<Spread>,
     priority: Priority,
     handler: Handler,
-    #[serde(deserialize_with = "discreet")]
-    payload: SmsPayload,
+    #[serde(deserialize_with = "discreet", default)]
+    payload: PayloadItem,
     retry: RetryRule,
     #[serde(skip_serializing_if = "is_default", default)]
     missed: MissedItem,
@@ -77,9 +78,8 @@ struct JobItem {
 }
 
 /// Reads a payload; what it could not read is personal data, so the error says nothing of it.
-fn discreet<'de, D: Deserializer<'de>>(stored: D) -> Result<SmsPayload, D::Error> {
-    SmsPayload::deserialize(stored)
-        .map_err(|_| D::Error::custom("the payload cannot be read: expected `to` and `text`"))
+fn discreet<'de, D: Deserializer<'de>>(stored: D) -> Result<PayloadItem, D::Error> {
+    PayloadItem::deserialize(stored).map_err(|_| D::Error::custom("the payload cannot be read: it is no map of texts"))
 }
 
 /// The item of a job.
@@ -93,8 +93,8 @@ pub(super) fn to_item(job: &Job) -> Item {
         schedule: ScheduleItem::of(&spec.schedule),
         spread: spec.spread,
         priority: spec.priority,
-        handler: spec.handler,
-        payload: spec.payload,
+        handler: spec.payload.handler(),
+        payload: PayloadItem::of(spec.payload),
         retry: spec.retry,
         missed: MissedItem::of(spec.missed),
         next_scheduled_at: job.next_scheduled_at,
@@ -138,8 +138,7 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         schedule: item.schedule.schedule()?,
         anchor: Anchor::Stated,
         priority: item.priority,
-        handler: item.handler,
-        payload: item.payload,
+        payload: item.payload.payload(item.handler)?,
         retry: item.retry,
         spread: item.spread,
         missed: item.missed.rule()?,
@@ -201,6 +200,7 @@ mod tests {
     use crate::due::Shards;
     use crate::job::Timetable;
     use crate::missed::MissedRule;
+    use crate::payload::{Payload, Secret};
     use crate::schedule::Schedule;
     use crate::zone::Zones;
 
@@ -208,6 +208,10 @@ mod tests {
     const TEXT: &str = "Your \"final\" bill is due";
 
     fn item() -> Item {
+        item_with(Payload::sms(PHONE, TEXT))
+    }
+
+    fn item_with(payload: Payload) -> Item {
         let now = DateTime::from_timestamp(1_790_000_000, 0).unwrap();
         let spec = JobSpec {
             key: JobKey::new("bank", "c-1/bill").unwrap(),
@@ -215,8 +219,7 @@ mod tests {
             schedule: Schedule::parse("every 24h", now).unwrap(),
             anchor: Anchor::Stated,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: PHONE.into(), text: TEXT.into() },
+            payload,
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),
@@ -243,7 +246,41 @@ mod tests {
 
     #[test]
     fn a_job_reads_back_from_its_item() {
-        assert!(from_item(item()).job().is_some_and(|job| job.spec.payload.text == TEXT));
+        assert!(from_item(item()).job().is_some_and(|job| job.spec.payload.text() == Some(TEXT)));
+    }
+
+    #[test]
+    fn every_payload_reads_back_from_its_item() {
+        let vars = || [("amount".to_owned(), "12.50".to_owned())].into();
+        let url = || "https://hooks.example.com/bills".to_owned();
+        for payload in [
+            Payload::Sms { to: PHONE.into(), text: "{{ vars.amount }} is due".into(), vars: vars() },
+            Payload::Email { to: "ana@example.com".into(), subject: "Bill".into(), text: TEXT.into(), vars: vars() },
+            Payload::Webhook {
+                url: url(),
+                body: "[1]".into(),
+                vars: vars(),
+                secret: Some(Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
+            },
+            Payload::Webhook { url: url(), body: "[1]".into(), vars: Default::default(), secret: None },
+            Payload::Queue { url: url(), body: "bill".into(), vars: vars() },
+            Payload::Noop,
+        ] {
+            let read = from_item(item_with(payload.clone()));
+            assert!(read.job().is_some_and(|job| job.spec.payload == payload), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_from_before_there_were_other_handlers_reads_as_a_text_message() {
+        let mut item = item();
+        let text = |text: &str| AttributeValue::S(text.into());
+        item.insert(
+            "payload".into(),
+            AttributeValue::M([("to".into(), text(PHONE)), ("text".into(), text(TEXT))].into()),
+        );
+        assert_eq!(item["handler"], text("sms"));
+        assert!(from_item(item).job().is_some_and(|job| job.spec.payload == Payload::sms(PHONE, TEXT)));
     }
 
     #[test]

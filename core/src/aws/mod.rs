@@ -11,6 +11,7 @@ mod error;
 mod job_item;
 mod jobs;
 mod leases;
+mod payload_item;
 mod queue;
 mod run_item;
 mod runs;

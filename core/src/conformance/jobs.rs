@@ -20,7 +20,7 @@ fn edited(job: &Job) -> Job {
     edited.version += 1;
     edited.edit_token = random_name();
     edited.updated_by = "bob@bank.example".into();
-    edited.spec.payload.text = "Your bill was corrected".into();
+    edited.spec.payload = edited.spec.payload.with_text("Your bill was corrected");
     edited
 }
 

@@ -4,7 +4,7 @@ use crate::deadline::StartRule;
 use crate::due::{DueBucket, Minute, ShardClass, ShardId};
 use crate::job::{Advanced, Job, JobKey, JobSpec, JobState, NextFiring, Passed, Voids};
 use crate::missed::{Many, MissedRule};
-use crate::payload::{Handler, SmsPayload};
+use crate::payload::Payload;
 use crate::ports::{AdvanceFrom, Create, JobRead, Ports};
 use crate::priority::Priority;
 use crate::retry::{OutcomeClass, RetryRule};
@@ -66,9 +66,8 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
             schedule: every_kind_of_bound(),
             anchor: crate::schedule::Anchor::Stated,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill of £12.50 is due ✓".into() },
-            retry: RetryRule { max_attempts: 3, base_s: 7, cap_s: 77 },
+            payload: Payload::sms("+447700900123", "Your bill of £12.50 is due ✓"),
+            retry: RetryRule { max_attempts: 3, base_s: 7, cap_s: 77, waits_s: None },
             spread: Some(Spread { key: "c-1 ✓".into(), window_s: 1_800 }),
             missed: MissedRule { many: Many::All, start: StartRule::WithinS(3_600) },
         },

@@ -5,6 +5,7 @@ use super::{State, World};
 use crate::job::{Job, JobKey};
 use crate::lease::Lease;
 use crate::message::{DeadLetter, Message};
+use crate::payload::Handler;
 use crate::priority::Priority;
 use crate::rate::Shares;
 use crate::run::{RunId, RunRow};
@@ -198,9 +199,20 @@ impl World {
 
 /// What tests may change.
 impl World {
-    /// Appends to what the gateway does with calls for a phone number; after that it delivers.
-    pub fn script(&self, number: &str, scripts: impl IntoIterator<Item = Script>) {
-        self.state().gateway.script(number, scripts);
+    /// Appends to what the gateway does with calls to a phone number, a mailbox or an address (`noop` for those that go
+    /// nowhere); after that it delivers.
+    pub fn script(&self, to: &str, scripts: impl IntoIterator<Item = Script>) {
+        self.state().gateway.script(to, scripts);
+    }
+
+    /// Says of all workers whether they can do such work; at first they can.
+    pub fn serve(&self, handler: Handler, is_served: bool) {
+        let unserved = &mut self.state().gateway.unserved;
+        if is_served {
+            unserved.remove(&handler)
+        } else {
+            unserved.insert(handler)
+        };
     }
 
     /// Makes the gateway drop repeats of a reference that reached the phone before. It answers them as delivered.

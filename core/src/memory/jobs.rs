@@ -5,7 +5,7 @@ use super::{World, to_ms};
 use crate::due::{DueBucket, ShardId};
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
-use crate::payload::SmsPayload;
+use crate::payload::Payload;
 use crate::ports::{
     ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore, Move, PageToken,
     PortResult, Replace, ReplaceIf,
@@ -314,7 +314,8 @@ fn not_a_token(why: String) -> PortError {
 
 /// What dispatch reads of a job.
 pub(crate) fn as_dispatch_reads(job: Job) -> Job {
-    let spec = JobSpec { name: None, payload: SmsPayload::unread(), retry: RetryRule::default(), ..job.spec };
+    let payload = Payload::Unread(job.spec.payload.handler());
+    let spec = JobSpec { name: None, payload, retry: RetryRule::default(), ..job.spec };
     Job {
         spec,
         passed: None,

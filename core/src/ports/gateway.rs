@@ -1,23 +1,29 @@
-//! Step 8: the SMS gateway.
+//! Step 8: whoever does the work of a run.
 
-use crate::payload::SmsPayload;
+use crate::payload::{Handler, Payload};
 use crate::retry::Outcome;
 use crate::run::RunId;
 use async_trait::async_trait;
 
-/// What goes to the gateway.
+/// One call.
 #[derive(Clone, Debug)]
-pub struct SmsRequest {
-    /// The run's id: the same for every attempt, so that a gateway that can will drop repeats.
+pub struct Call {
+    /// The run's id: the same for every attempt, so that a receiver that can will drop repeats.
     pub reference: RunId,
-    /// Number and text.
-    pub payload: SmsPayload,
+    /// Which attempt it is; the first is 1.
+    pub attempt: u32,
+    /// What it carries, its texts finished.
+    pub payload: Payload,
 }
 
-/// Sends text messages. Every end of a call is an [`Outcome`]; whoever cannot tell whether the request went out must say
-/// [`Outcome::Unknown`]. The caller bounds the time: a call that is dropped counts as unknown.
+/// Does the work of runs: sends texts and emails, calls webhooks, puts messages on queues. Every end of a call is an
+/// [`Outcome`]; whoever cannot tell whether the request went out must say [`Outcome::Unknown`]. The caller bounds the time:
+/// a call that is dropped counts as unknown.
 #[async_trait]
 pub trait Gateway: Send + Sync {
-    /// Sends one message.
-    async fn send(&self, request: &SmsRequest) -> Outcome;
+    /// Makes one call.
+    async fn send(&self, call: &Call) -> Outcome;
+
+    /// Whether this worker has what it takes to do such work. Runs that it cannot do are put back for one that can.
+    fn serves(&self, handler: Handler) -> bool;
 }

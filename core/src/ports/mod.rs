@@ -9,7 +9,7 @@ mod queue;
 mod shares;
 mod store;
 
-pub use gateway::{Gateway, SmsRequest};
+pub use gateway::{Call, Gateway};
 pub use leases::{Claim, LeaseStore};
 pub use queue::{
     BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_DELAY, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch,

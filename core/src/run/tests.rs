@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const NOW: i64 = 1_000;
 const GRACE: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(60);
-const RULE: RetryRule = RetryRule { max_attempts: 3, base_s: 30, cap_s: 600 };
+const RULE: RetryRule = RetryRule { max_attempts: 3, base_s: 30, cap_s: 600, waits_s: None };
 /// The generation of the message in all single cases.
 const GENERATION: u64 = 5;
 

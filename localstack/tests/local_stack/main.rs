@@ -6,5 +6,6 @@ mod clients;
 mod demo_data;
 mod dynamodb;
 mod gateway;
+mod handlers;
 mod sqs;
 mod stack;

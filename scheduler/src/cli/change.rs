@@ -1,5 +1,6 @@
 //! The words that look at one job and change it.
 
+use crate::payload_text::{PayloadText, RetryText};
 use crate::timetable::{ClockText, RunText};
 use clap::Args;
 
@@ -53,12 +54,9 @@ pub struct EditArgs {
     /// A name for people.
     #[arg(long)]
     pub name: Option<String>,
-    /// Phone number, E.164.
-    #[arg(long)]
-    pub to: Option<String>,
-    /// The text.
-    #[arg(long)]
-    pub text: Option<String>,
+    /// What its runs do. What is given of the same kind changes alone; another kind needs all that it takes.
+    #[command(flatten)]
+    pub payload: PayloadText,
     /// As for `jobs add`; on the clock that the job has, unless `--tz` is given.
     #[arg(long)]
     pub schedule: Option<String>,
@@ -71,6 +69,9 @@ pub struct EditArgs {
     /// Where runs start.
     #[command(flatten)]
     pub runs: RunText,
+    /// How often they are tried.
+    #[command(flatten)]
+    pub retry: RetryText,
 }
 
 /// `jobs run`.

@@ -1,5 +1,6 @@
 //! Looking at jobs and changing them.
 
+use super::payload::read_over;
 use super::{CommandError, Store, bad, due_next, failed, in_option, open, print, shards_of, user};
 use crate::cli::{ChangeArgs, EditArgs, ListArgs, ReplayArgs, RunNowArgs, ShowArgs};
 use crate::listing;
@@ -9,7 +10,6 @@ use chrono::{DateTime, Utc};
 use punctual_core::aws::Names;
 use punctual_core::clock::Clock;
 use punctual_core::job::{Change, ChangeError, Job, JobKey, JobSpec, Timetable};
-use punctual_core::payload::SmsPayload;
 use punctual_core::ports::{JobRead, Ports};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::zone::Zones;
@@ -87,12 +87,8 @@ fn patched(old: &JobSpec, args: &EditArgs, now: DateTime<Utc>, zones: &Zones) ->
         schedule: read.schedule,
         anchor: read.anchor,
         priority: args.priority.as_deref().map_or(Ok(old.priority), str::parse).map_err(bad)?,
-        handler: old.handler,
-        payload: SmsPayload {
-            to: args.to.clone().unwrap_or_else(|| old.payload.to.clone()),
-            text: args.text.clone().unwrap_or_else(|| old.payload.text.clone()),
-        },
-        retry: old.retry,
+        payload: read_over(&args.payload, Some(&old.payload))?,
+        retry: args.retry.read_over(old.retry).map_err(in_option)?,
         spread: read.spread,
         missed: read.missed,
     })

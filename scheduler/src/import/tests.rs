@@ -18,7 +18,7 @@ fn a_row_becomes_a_job() {
     let row = "c-1,+447700900123,bill,normal,every 24h from 2026-12-05T09:00:00Z,\"Your bill, GBP 12.50, is due\"\n";
     let specs = read_jobs("r.csv", format!("{HEADER}{row}").as_bytes(), "bank", now(), &Zones::embedded()).unwrap();
     assert_eq!(specs[0].key.as_str(), "bank/c-1/bill");
-    assert_eq!(specs[0].payload.text, "Your bill, GBP 12.50, is due");
+    assert_eq!(specs[0].payload.text(), Some("Your bill, GBP 12.50, is due"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use punctual_core::aws::item_of;
 use punctual_core::due::{DueBucket, Minute, Shards};
 use punctual_core::job::{Job, JobKey, JobSpec, Timetable};
 use punctual_core::missed::MissedRule;
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::payload::Payload;
 use punctual_core::ports::{DueSpan, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::retry::RetryRule;
@@ -84,11 +84,10 @@ impl Batch {
             schedule,
             anchor: Anchor::Stated,
             priority,
-            handler: Handler::Sms,
-            payload: SmsPayload {
-                to: format!("+447700900{:03}", n % 1_000),
-                text: "Your instalment of 1,250.00 is due on Friday. Reply STOP to opt out.".to_owned(),
-            },
+            payload: Payload::sms(
+                format!("+447700900{:03}", n % 1_000),
+                "Your instalment of 1,250.00 is due on Friday. Reply STOP to opt out.",
+            ),
             retry: RetryRule::default(),
             spread: None,
             missed: MissedRule::default(),

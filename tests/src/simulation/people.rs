@@ -120,7 +120,7 @@ impl Request {
             Ask::Spread(spread) => self.edit(&|spec| spec.spread = spread.clone()).await,
             Ask::Queue(priority) => self.edit(&|spec| spec.priority = *priority).await,
             Ask::Missed(missed) => self.edit(&|spec| spec.missed = *missed).await,
-            Ask::Text(text) => self.edit(&|spec| spec.payload.text = text.clone()).await,
+            Ask::Text(text) => self.edit(&|spec| spec.payload = spec.payload.with_text(text.clone())).await,
         };
         told(answer.map(|outcome| match outcome {
             Outcome::Changed(job) => Answer::Done { version: job.version, generation: job.generation },

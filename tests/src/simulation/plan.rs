@@ -8,7 +8,7 @@ use punctual_core::error::PortError;
 use punctual_core::job::{JobKey, JobSpec};
 use punctual_core::memory::{Fault, Script};
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::retry::{GatewayPolicy, Outcome, RetryRule, WhenUnknown};
 use punctual_core::schedule::{Anchor, Schedule};
@@ -61,6 +61,8 @@ pub struct Scenario {
 pub struct PlannedJob {
     /// What it is.
     pub spec: JobSpec,
+    /// Whom its texts go to.
+    pub number: String,
     /// What the gateway does with the first calls for its number.
     pub scripts: Vec<Script>,
 }
@@ -324,20 +326,20 @@ fn draw_job(
     random: &mut StdRng,
 ) -> PlannedJob {
     let priority = *Priority::ALL.choose(random).expect("not empty");
+    let number = format!("+4477009001{n:02}");
     let spec = JobSpec {
         key: JobKey::new("bank", &format!("c-{n}/bill")).expect("a valid id"),
         name: None,
         schedule: timetables::draw(start, zone, zones, random),
         anchor: Anchor::Stated,
         priority,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: format!("+4477009001{n:02}"), text: "Your bill is due".into() },
-        retry: RetryRule { max_attempts: random.random_range(2..=5), base_s: 5, cap_s: 20 },
+        payload: Payload::sms(number.as_str(), "Your bill is due"),
+        retry: RetryRule { max_attempts: random.random_range(2..=5), base_s: 5, cap_s: 20, waits_s: None },
         spread: draw_spread(priority, random),
         missed: draw_missed(random),
     };
     let scripts = if is_troubled { random.random_range(0..6) } else { 0 };
-    PlannedJob { spec, scripts: (0..scripts).map(|_| draw_script(random)).collect() }
+    PlannedJob { spec, number, scripts: (0..scripts).map(|_| draw_script(random)).collect() }
 }
 
 fn draw_spread(priority: Priority, random: &mut StdRng) -> Option<Spread> {

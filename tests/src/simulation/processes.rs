@@ -14,7 +14,7 @@ use punctual_core::process::{keep_time, process_id};
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as dispatch};
 use punctual_worker::service::{self as work, Equipment};
-use punctual_worker::settings::WorkSettings;
+use punctual_worker::settings::{Policies, WorkSettings};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,7 +92,7 @@ impl Stage {
             world.drop_repeats();
         }
         for job in &scenario.jobs {
-            world.script(&job.spec.payload.to, job.scripts.iter().cloned());
+            world.script(&job.number, job.scripts.iter().cloned());
         }
         let (witness, plan) = (Witness::of(world.clone(), clock.clone()), FaultPlan::default());
         let (processes, tasks) = (BTreeMap::new(), JoinSet::new());
@@ -254,7 +254,7 @@ impl Host {
                 keep_time(&*clock, &*control)
             );
         } else {
-            let settings = WorkSettings { gateway: self.scenario.gateway, ..work_settings() };
+            let settings = WorkSettings { policies: Policies::all(self.scenario.gateway), ..work_settings() };
             let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
             if self.scenario.functions.contains(&self.name) {
                 event_source::invoke_for_ever(self.queue.clone(), clock, equipment).await;

@@ -7,9 +7,10 @@ use punctual_core::due::{DueBucket, Minute, ShardId};
 use punctual_core::job::{Job, JobKey};
 use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::memory::World;
+use punctual_core::payload::Handler;
 use punctual_core::ports::{
-    Advance, Claim, Create, Gateway, JobPage, JobRead, JobStore, LeaseStore, Move, PageToken, PortResult, Ports,
-    Replace, ReplaceIf, SmsRequest,
+    Advance, Call, Claim, Create, Gateway, JobPage, JobRead, JobStore, LeaseStore, Move, PageToken, PortResult, Ports,
+    Replace, ReplaceIf,
 };
 use punctual_core::retry::Outcome;
 use punctual_core::run::RunId;
@@ -180,8 +181,12 @@ impl LeaseStore for Watched<dyn LeaseStore> {
 
 #[async_trait]
 impl Gateway for Watched<dyn Gateway> {
-    async fn send(&self, request: &SmsRequest) -> Outcome {
-        self.by.note(What::Called(request.reference.clone()));
-        self.port.send(request).await
+    async fn send(&self, call: &Call) -> Outcome {
+        self.by.note(What::Called(call.reference.clone()));
+        self.port.send(call).await
+    }
+
+    fn serves(&self, handler: Handler) -> bool {
+        self.port.serves(handler)
     }
 }

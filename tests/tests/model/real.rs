@@ -18,7 +18,7 @@ use punctual_core::job::{
 };
 use punctual_core::message::{MESSAGE_VERSION, Message as RealMessage};
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::payload::{Handler, SmsPayload};
+use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::run::{RunKey, SkipReason, SkippedRange};
 use punctual_core::schedule::{Anchor, Firing, Schedule};
@@ -129,8 +129,7 @@ impl Real {
             schedule,
             anchor: Anchor::Stated,
             priority: Priority::Normal,
-            handler: Handler::Sms,
-            payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+            payload: Payload::sms("+447700900123", "Your bill is due"),
             retry: rule(MOST_ATTEMPTS),
             spread: None,
             missed: MissedRule { many, start: StartRule::WithinS(START_WITHIN_S) },

@@ -42,7 +42,7 @@ pub fn apply(row: &Row, facts: &RunFacts, event: Event, now: u8) -> Transition {
 }
 
 pub fn rule(max_attempts: u8) -> RetryRule {
-    RetryRule { max_attempts: u32::from(max_attempts), base_s: STEP_S as u32, cap_s: STEP_S as u32 }
+    RetryRule { max_attempts: u32::from(max_attempts), base_s: STEP_S as u32, cap_s: STEP_S as u32, waits_s: None }
 }
 
 fn real_row(row: &Row, id: &RunId, now: u8) -> Option<RunRow> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::due::{Minute, ShardClass, Shards};
 use crate::job::{Voids, request_token};
 use crate::missed::{Many, MissedRule};
-use crate::payload::{Handler, SmsPayload};
+use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::retry::RetryRule;
 use crate::run::RunKey;
@@ -37,8 +37,7 @@ fn spec(when: &str) -> JobSpec {
         schedule: schedule(when, "UTC", None),
         anchor: Anchor::Stated,
         priority: Priority::Normal,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        payload: Payload::sms("+447700900123", "Your bill is due"),
         retry: RetryRule::default(),
         spread: None,
         missed: MissedRule::default(),
@@ -107,7 +106,7 @@ fn an_edit_to_what_is_there_changes_nothing() {
     let with_text = edit(&interval, |spec| {
         spec.anchor = Anchor::Implied;
         spec.schedule = schedule("every 24h from 2026-12-05T17:00:00Z", "UTC", None);
-        spec.payload.text = "Your last bill is due".into();
+        spec.payload = spec.payload.with_text("Your last bill is due");
     });
     let after = changed(&interval, &with_text, at("08:00"));
     assert_eq!((after.generation, after.next_scheduled_at), (interval.generation, Some(at("09:00"))));
@@ -119,7 +118,7 @@ fn a_change_of_content_raises_the_version_and_nothing_else() {
     type Content = fn(&mut JobSpec);
     let contents: [Content; 3] = [
         |spec| spec.name = Some("Bill".into()),
-        |spec| spec.payload.text = "Your last bill is due".into(),
+        |spec| spec.payload = spec.payload.with_text("Your last bill is due"),
         |spec| spec.retry = RetryRule { max_attempts: 2, ..RetryRule::default() },
     ];
     for content in contents {
@@ -287,7 +286,7 @@ fn an_edit_of_a_paused_job_leaves_it_paused() {
     assert_eq!((ahead.next_scheduled_at, ahead.generation > paused.generation), (Some(at("10:00")), true));
     let owed = edited(&paused, at("09:10"), |spec| spec.schedule = schedule("cron 0 10 * * *", "UTC", None));
     assert_eq!((owed.state, owed.next_scheduled_at, owed.due_bucket), (JobState::Paused, Some(at("09:00")), None));
-    let text = edited(&paused, at("09:10"), |spec| spec.payload.text = "Your last bill is due".into());
+    let text = edited(&paused, at("09:10"), |spec| spec.payload = spec.payload.with_text("Your last bill is due"));
     assert_eq!((text.state, text.due_bucket, text.generation), (JobState::Paused, None, paused.generation));
 }
 
@@ -340,7 +339,7 @@ fn a_done_job_fires_again_only_by_another_timetable() {
     let done = fired(&made(bounded), at("09:00"));
     assert_eq!((done.state, done.expires_at), (JobState::Done, Some(at("09:00") + RETENTION)));
     let urgent = |spec: &mut JobSpec| spec.priority = Priority::Urgent;
-    for how in [urgent, |spec: &mut JobSpec| spec.payload.text = "Thank you".into()] {
+    for how in [urgent, |spec: &mut JobSpec| spec.payload = spec.payload.with_text("Thank you")] {
         let after = edited(&done, at("10:00"), how);
         assert_eq!((after.state, after.next(), after.generation), (JobState::Done, None, done.generation));
         assert_eq!(after.expires_at, done.expires_at);
@@ -354,7 +353,7 @@ fn a_done_job_fires_again_only_by_another_timetable() {
 #[test]
 fn a_quarantined_job_is_released_or_edited() {
     let broken = Job { state: JobState::Quarantined, error: Some("no".into()), due_bucket: None, ..daily() };
-    let text = edit(&broken, |spec| spec.payload.text = "Your last bill is due".into());
+    let text = edit(&broken, |spec| spec.payload = spec.payload.with_text("Your last bill is due"));
     for change in [Change::Release, text] {
         let after = changed(&broken, &change, at("11:00"));
         assert_eq!((after.state, after.error.clone(), after.version), (JobState::Active, None, 2));
@@ -364,7 +363,7 @@ fn a_quarantined_job_is_released_or_edited() {
     }
     let empty = Job { next_scheduled_at: None, ..broken };
     assert_eq!(tried(&empty, &Change::Release, at("11:00")), Err(ChangeError::NoFiring));
-    let after = edited(&empty, at("11:00"), |spec| spec.payload.text = "Your last bill is due".into());
+    let after = edited(&empty, at("11:00"), |spec| spec.payload = spec.payload.with_text("Your last bill is due"));
     assert_eq!((after.state, after.next_scheduled_at), (JobState::Active, Some(at("09:00+1"))));
 }
 

@@ -6,10 +6,11 @@ use crate::error::PortError;
 use crate::job::{Job, JobKey};
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
+use crate::payload::Handler;
 use crate::ports::{
-    Advance, Beat, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead, JobStore,
-    LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, RunQueue, RunStore, SendResult,
-    ShareStore, SmsRequest,
+    Advance, Beat, Call, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead,
+    JobStore, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, RunQueue, RunStore,
+    SendResult, ShareStore,
 };
 use crate::priority::Priority;
 use crate::rate::Shares;
@@ -315,8 +316,12 @@ fn merge<T>(entries: usize, spared: Vec<PortResult<T>>) -> Vec<PortResult<T>> {
 
 #[async_trait]
 impl Gateway for Faulty<dyn Gateway> {
-    async fn send(&self, request: &SmsRequest) -> Outcome {
-        let (port, request) = (self.port.clone(), request.clone());
-        self.faults.call("gateway.send", async move { Ok(port.send(&request).await) }).await.unwrap_or_else(outcome_of)
+    async fn send(&self, call: &Call) -> Outcome {
+        let (port, call) = (self.port.clone(), call.clone());
+        self.faults.call("gateway.send", async move { Ok(port.send(&call).await) }).await.unwrap_or_else(outcome_of)
+    }
+
+    fn serves(&self, handler: Handler) -> bool {
+        self.port.serves(handler)
     }
 }

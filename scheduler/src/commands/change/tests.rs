@@ -3,7 +3,7 @@ use crate::cli::{Cli, Command, JobsCommand};
 use clap::Parser;
 use punctual_core::deadline::StartRule;
 use punctual_core::missed::{Many, MissedRule};
-use punctual_core::payload::Handler;
+use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::{Anchor, Schedule, ScheduleText};
@@ -28,8 +28,7 @@ fn old() -> JobSpec {
         schedule: text.read(now(), &Zones::embedded()).unwrap().0,
         anchor: Anchor::Stated,
         priority: Priority::Bulk,
-        handler: Handler::Sms,
-        payload: SmsPayload { to: "+447700900123".into(), text: "Your bill is due".into() },
+        payload: Payload::sms("+447700900123", "Your bill is due"),
         retry: RetryRule::default(),
         spread: Some(Spread { key: "c-1".into(), window_s: 1_800 }),
         missed: MissedRule { many: Many::All, start: StartRule::WithinS(5_400) },
@@ -54,7 +53,7 @@ fn an_edit_changes_what_is_given_and_nothing_else() {
         how(&mut spec);
         Ok(spec)
     };
-    assert_eq!(patch(&["--text", "Thank you"]), changed(|spec| spec.payload.text = "Thank you".into()));
+    assert_eq!(patch(&["--text", "Thank you"]), changed(|spec| spec.payload = spec.payload.with_text("Thank you")));
     assert_eq!(patch(&["--name", "none"]), changed(|spec| spec.name = None));
     assert_eq!(patch(&["--tz", "Europe/Paris"]), changed(|spec| spec.schedule.tz = "Europe/Paris".parse().unwrap()));
     assert_eq!(patch(&["--max-runs", "none"]), changed(|spec| spec.schedule.max_runs = None));

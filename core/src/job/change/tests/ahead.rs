@@ -49,7 +49,7 @@ fn the_last_run_sent_ahead_is_decided_anew_as_others_are() {
         assert_eq!((later.state, later.next_scheduled_at), (JobState::Active, Some(at("10:00"))));
         assert_eq!(later.runs_left, runs, "one is left, and not one more");
         assert!(void(&later, at("09:00"), done.generation));
-        let text = edited(&done, at("08:59:55"), |spec| spec.payload.text = "Thank you".into());
+        let text = edited(&done, at("08:59:55"), |spec| spec.payload = spec.payload.with_text("Thank you"));
         assert_eq!((text.state, text.generation), (JobState::Done, done.generation));
     }
     // Its time was over before its number was used up.
@@ -67,7 +67,7 @@ fn a_pause_of_a_done_job_holds_what_it_has_queued_and_a_resume_ends_it_again() {
     assert_eq!((paused.state, paused.next(), paused.due_bucket), (JobState::Paused, None, None));
     assert_eq!((paused.generation, paused.expires_at), (done.generation, done.expires_at));
     assert!(!void(&paused, at("09:00"), done.generation));
-    let text = edited(&paused, at("09:10"), |spec| spec.payload.text = "Thank you".into());
+    let text = edited(&paused, at("09:10"), |spec| spec.payload = spec.payload.with_text("Thank you"));
     assert_eq!((text.state, text.next()), (JobState::Paused, None));
     let resumed = changed(&text, &Change::Resume, at("09:20"));
     assert_eq!((resumed.state, resumed.next(), resumed.expires_at), (JobState::Done, None, done.expires_at));

@@ -87,7 +87,9 @@ impl Life {
             Happening::Window(window) => self.change(&edit(&self.job, |spec| {
                 spec.spread = window.map(|window_s| Spread { key: "c-10001".into(), window_s });
             })),
-            Happening::Text(n) => self.change(&edit(&self.job, |spec| spec.payload.text = format!("text {n}"))),
+            Happening::Text(n) => {
+                self.change(&edit(&self.job, |spec| spec.payload = spec.payload.with_text(format!("text {n}"))))
+            }
             Happening::Pause => self.change(&Change::Pause),
             Happening::Resume => self.change(&Change::Resume),
         }

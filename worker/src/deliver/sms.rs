@@ -1,40 +1,42 @@
-//! Step 8, *deliver*: one bounded call to the SMS gateway over HTTP, and what its answer means.
+//! The `sms` handler: a text message through a gateway over HTTP.
 //!
-//! | answer | outcome |
-//! |---|---|
-//! | 2xx | delivered |
-//! | 429, 408, 5xx, connection refused | temporary; `Retry-After` in seconds is handed on |
-//! | 400 or 422 with an `error` code in its body, 403 with `opted_out` | permanent: the gateway judged this message |
-//! | every other 4xx, and 3xx | temporary: address, key or contract are wrong, the message is not |
-//! | 504, no answer in time, connection lost | unknown |
+//! What differs from gateway to gateway is an [`Adapter`]: how it is asked, and what its answers mean.
 
-use async_trait::async_trait;
-use punctual_core::ports::{Gateway, SmsRequest};
+use super::http::{build, client, failed, read, retry_after};
+use punctual_core::clock::Clock;
 use punctual_core::retry::Outcome;
-use reqwest::{Client, Response};
-use serde::{Deserialize, Serialize};
+use punctual_core::run::RunId;
+use reqwest::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// An idle connection is closed before most gateways close it: a request that meets a closing one gets no answer.
-const IDLE: Duration = Duration::from_secs(15);
-/// The status says what happened; its body is not waited for longer, nor read further.
-const BODY_TIME: Duration = Duration::from_secs(1);
-const BODY_BYTES: usize = 16 * 1_024;
 const LONGEST_REF: usize = 100;
 
-/// The gateway over HTTP and JSON.
-pub struct HttpGateway {
-    client: Client,
-    url: String,
-    worker: String,
+/// One message.
+#[derive(Clone, Copy)]
+pub struct TextMessage<'a> {
+    /// The same for every attempt of a run.
+    pub reference: &'a str,
+    /// The phone number.
+    pub to: &'a str,
+    /// The text.
+    pub text: &'a str,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    reference: String,
-    to: &'a str,
-    text: &'a str,
+/// The way of one kind of gateway.
+pub trait Adapter: Send + Sync {
+    /// The JSON that asks it to send a message.
+    fn body(&self, message: TextMessage<'_>) -> Value;
+
+    /// What its answer means. A reason holds nothing of number or text.
+    fn judge(&self, status: u16, retry_after: Option<Duration>, body: &[u8]) -> Outcome;
 }
+
+/// A gateway that takes `{reference, to, text}` and answers `{id}` or `{error}`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonAdapter;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -43,39 +45,50 @@ struct Answer {
     error: String,
 }
 
-impl HttpGateway {
+impl Adapter for JsonAdapter {
+    fn body(&self, message: TextMessage<'_>) -> Value {
+        json!({"reference": message.reference, "to": message.to, "text": message.text})
+    }
+
+    fn judge(&self, status: u16, retry_after: Option<Duration>, body: &[u8]) -> Outcome {
+        judge(status, retry_after, &serde_json::from_slice(body).unwrap_or_default())
+    }
+}
+
+/// The gateway of this worker.
+pub struct SmsGateway {
+    client: Client,
+    url: String,
+    worker: String,
+    adapter: Box<dyn Adapter>,
+    clock: Arc<dyn Clock>,
+}
+
+impl SmsGateway {
     /// A gateway at `url`, called in the name of `worker`, with calls bounded by `attempt_timeout`.
     ///
     /// # Errors
     /// When no HTTP client can be made.
-    pub fn new(url: String, worker: String, attempt_timeout: Duration) -> Result<Self, String> {
-        // Fails only when a provider is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .tcp_nodelay(true)
-            // Never connected must be told from never answered.
-            .connect_timeout((attempt_timeout / 2).min(Duration::from_secs(3)))
-            .pool_idle_timeout(IDLE)
-            .build()
-            .map_err(|e| format!("no HTTP client can be made: {e}"))?;
-        Ok(HttpGateway { client, url, worker })
+    pub fn new(
+        url: String,
+        worker: String,
+        adapter: Box<dyn Adapter>,
+        attempt_timeout: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        Ok(SmsGateway { client: build(client(attempt_timeout))?, url, worker, adapter, clock })
     }
-}
 
-#[async_trait]
-impl Gateway for HttpGateway {
-    async fn send(&self, request: &SmsRequest) -> Outcome {
-        let body =
-            Body { reference: request.reference.to_string(), to: &request.payload.to, text: &request.payload.text };
+    pub(super) async fn send(&self, reference: &RunId, to: &str, text: &str) -> Outcome {
+        let body = self.adapter.body(TextMessage { reference: &reference.to_string(), to, text });
         let call = self.client.post(&self.url).header("x-punctual-worker", &self.worker).json(&body);
         match call.send().await {
             Ok(answer) => {
-                let (status, retry_after) = (answer.status().as_u16(), retry_after(&answer));
-                judge(status, retry_after, &read(answer).await)
+                let status = answer.status().as_u16();
+                let retry_after = retry_after(answer.headers(), self.clock.now());
+                self.adapter.judge(status, retry_after, &read(answer).await)
             }
-            Err(error) => failed(&error),
+            Err(error) => failed(&error, "the gateway"),
         }
     }
 }
@@ -92,34 +105,6 @@ fn judge(status: u16, retry_after: Option<Duration>, answer: &Answer) -> Outcome
         (408 | 429 | 500.., _) => temporary(format!("the gateway answered {status}")),
         _ => temporary(format!("the gateway answered {status}: check its address and key")),
     }
-}
-
-fn retry_after(answer: &Response) -> Option<Duration> {
-    let value = answer.headers().get("retry-after")?.to_str().ok()?;
-    value.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// What can be read of a body in a moment; nothing of it is needed to know what happened.
-async fn read(mut answer: Response) -> Answer {
-    let mut body = Vec::new();
-    let all = async {
-        while let Ok(Some(chunk)) = answer.chunk().await {
-            body.extend_from_slice(&chunk);
-            if body.len() > BODY_BYTES {
-                break;
-            }
-        }
-    };
-    // A body cut off by the time is read as far as it came.
-    let _ = tokio::time::timeout(BODY_TIME, all).await;
-    serde_json::from_slice(&body).unwrap_or_default()
-}
-
-fn failed(error: &reqwest::Error) -> Outcome {
-    if error.is_builder() || error.is_connect() {
-        return Outcome::Temporary { reason: "the gateway cannot be reached".into(), retry_after: None };
-    }
-    Outcome::Unknown { reason: "the connection to the gateway was lost after the request went out".into() }
 }
 
 /// A gateway's error code, if it looks like one; anything else might quote the phone number.

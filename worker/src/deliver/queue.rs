@@ -1,0 +1,108 @@
+//! The `queue` handler: the payload as a message on another SQS queue, at least once, as SQS itself promises.
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::{Builder, Region};
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::operation::send_message::SendMessageError;
+use aws_sdk_sqs::types::MessageAttributeValue;
+use punctual_core::address::{AllowList, check_queue_url};
+use punctual_core::aws::Names;
+use punctual_core::priority::Priority;
+use punctual_core::retry::Outcome;
+use punctual_core::run::RunId;
+
+/// The attribute that holds the run's id: the same for every attempt.
+const RUN_ID: &str = "punctual-run-id";
+
+const THROTTLES: [&str; 5] =
+    ["ThrottlingException", "Throttling", "RequestThrottled", "RequestLimitExceeded", "OverLimit"];
+const UNFIT: [&str; 3] = ["InvalidMessageContents", "BatchRequestTooLong", "InvalidParameterValue"];
+
+/// Sends to queues.
+pub struct Queues {
+    client: Client,
+    allowed: AllowList,
+    /// Punctual's own: whoever can make a job must not make runs of others' jobs.
+    own: Vec<String>,
+}
+
+impl Queues {
+    /// Sends by `client` to any queue but those of `names`; hosts that `allowed` names may have any form of URL.
+    pub fn new(client: Client, allowed: AllowList, names: &Names) -> Self {
+        let own = Priority::ALL.iter().map(|priority| names.queue(*priority)).chain([names.dead_letters()]).collect();
+        Queues { client, allowed, own }
+    }
+
+    pub(super) async fn send(&self, reference: &RunId, url: &str, body: &str) -> Outcome {
+        let queue = match check_queue_url(url, &self.allowed) {
+            Ok(queue) => queue,
+            Err(reason) => return Outcome::Permanent { reason },
+        };
+        if self.own.contains(&queue.name) {
+            return Outcome::Permanent {
+                reason: "the queue is one of Punctual's own: runs are made by jobs alone".into(),
+            };
+        }
+        let id = MessageAttributeValue::builder().data_type("String").string_value(reference.to_string()).build();
+        let id = id.expect("its type is set");
+        let call = self.client.send_message().queue_url(url).message_body(body).message_attributes(RUN_ID, id);
+        let sent = match queue.region {
+            Some(region) => call.customize().config_override(Builder::new().region(Region::new(region))).send().await,
+            None => call.send().await,
+        };
+        match sent {
+            Ok(answer) => Outcome::Delivered { gateway_ref: answer.message_id.unwrap_or_default() },
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+fn failed(error: &SdkError<SendMessageError>) -> Outcome {
+    match error {
+        SdkError::DispatchFailure(failure) if !failure.is_timeout() => temporary("SQS cannot be reached".into()),
+        SdkError::ConstructionFailure(_) => temporary("no request can be made".into()),
+        SdkError::ServiceError(answer) => {
+            judge(answer.err().code().unwrap_or("an unnamed error"), answer.raw().status().as_u16())
+        }
+        _ => Outcome::Unknown { reason: "SQS did not answer".into() },
+    }
+}
+
+/// What an error of SQS means.
+fn judge(code: &str, status: u16) -> Outcome {
+    match status {
+        _ if THROTTLES.contains(&code) => temporary(format!("SQS asks for fewer calls ({code})")),
+        500.. => Outcome::Unknown { reason: format!("SQS answered {status}") },
+        _ if UNFIT.iter().any(|unfit| code.ends_with(unfit)) => {
+            Outcome::Permanent { reason: format!("SQS does not take the body ({code})") }
+        }
+        _ => temporary(format!("SQS refused the call ({code}): check the queue's URL, and the worker's right to it")),
+    }
+}
+
+fn temporary(reason: String) -> Outcome {
+    Outcome::Temporary { reason, retry_after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::retry::OutcomeClass::{self, Permanent, Temporary, Unknown};
+
+    #[test]
+    fn each_error_means_what_the_table_says() {
+        let errors: [(&str, u16, OutcomeClass); 8] = [
+            ("AWS.SimpleQueueService.NonExistentQueue", 400, Temporary),
+            ("QueueDoesNotExist", 400, Temporary),
+            ("AccessDenied", 403, Temporary),
+            ("RequestThrottled", 400, Temporary),
+            ("ThrottlingException", 503, Temporary),
+            ("InvalidMessageContents", 400, Permanent),
+            ("AWS.SimpleQueueService.BatchRequestTooLong", 400, Permanent),
+            ("InternalError", 500, Unknown),
+        ];
+        for (code, status, expected) in errors {
+            assert_eq!(judge(code, status).class(), expected, "{code}");
+        }
+    }
+}
