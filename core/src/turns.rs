@@ -153,6 +153,13 @@ impl Turns {
         busy(target) < self.counts.host && webhooks < self.counts.webhooks
     }
 
+    /// Whether as many wait already for `target`, which has no room, as would keep it busy.
+    pub fn is_crowded(&self, target: &Target) -> bool {
+        let lines = self.waiting.values().filter_map(|lines| lines.by_target.get(target));
+        let waiting: usize = lines.flat_map(|line| &line.tenants).map(|(_, tickets)| tickets.len()).sum();
+        !self.has_room(target) && waiting >= self.counts.host
+    }
+
     /// The targets that someone waits for and that have room, while a slot is free that one of those may take: the ones for
     /// which a permit is of use.
     pub fn wanted(&self) -> BTreeSet<Target> {
@@ -342,6 +349,8 @@ mod tests {
         pool.fill(20);
         assert_eq!(pool.under_way.len(), 10, "half of the slots, five a host");
         assert!(!pool.turns.has_room(&Target::webhook("slow-0.example")));
+        assert!(pool.turns.is_crowded(&Target::webhook("slow-0.example")), "those behind are not to wait for it");
+        assert!(!pool.turns.is_crowded(&Target::sms()));
         assert!(pool.turns.wanted().is_empty(), "no permit is asked for that could not be used");
         pool.add(Priority::Bulk, &Target::sms());
         assert_eq!(pool.turns.wanted(), BTreeSet::from([Target::sms()]));

@@ -2,10 +2,12 @@
 
 use punctual_core::due::Shards;
 use punctual_core::job::JobKey;
-use punctual_core::memory::{FaultPlan, World};
+use punctual_core::memory::{FaultPlan, Script, World};
 use punctual_core::message::{MESSAGE_VERSION, Message};
+use punctual_core::payload::{Payload, Vars};
 use punctual_core::priority::Priority;
-use punctual_core::run::{RunId, RunKey};
+use punctual_core::retry::Outcome;
+use punctual_core::run::{RunId, RunKey, RunStatus};
 use punctual_tests::{Town, at, reminder};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +25,18 @@ async fn town(rate_per_s: u32) -> Town {
     town
 }
 
-/// Puts `count` runs of a tenant into the queue of a priority.
+/// Puts `count` text messages of a tenant into the queue of a priority.
 async fn enqueue(town: &Town, tenant: &str, priority: Priority, count: usize) {
+    let payload = Payload::sms("+447700900123", "Your bill is due");
+    enqueue_for(town, tenant, priority, count, payload).await;
+}
+
+async fn enqueue_for(town: &Town, tenant: &str, priority: Priority, count: usize, payload: Payload) {
     let mut bodies = Vec::with_capacity(count);
     for n in 0..count {
         let mut spec = reminder("any", EVERY_DAY);
         spec.key = JobKey::new(tenant, &format!("{priority}-{n}")).expect("a valid id");
-        spec.priority = priority;
+        (spec.priority, spec.payload) = (priority, payload.clone());
         let job_key = spec.key.clone();
         town.add(spec).await;
         let message = Message {
@@ -165,4 +172,62 @@ async fn one_tenants_backlog_delays_anothers_ten_runs_by_less_than_two_seconds()
 #[tokio::test(start_paused = true)]
 async fn without_a_bound_for_tenants_the_ten_wait_for_the_whole_backlog() {
     assert_eq!(ten_behind(30_000, usize::MAX).await, 0);
+}
+
+const HOOK: &str = "https://hooks.example.com/slow";
+
+fn webhook() -> Payload {
+    Payload::Webhook { url: HOOK.into(), body: "{}".into(), vars: Vars::new(), secret: None }
+}
+
+/// Text messages behind a thousand webhooks of one host in the same queue, all of them within two seconds.
+async fn sms_behind_webhooks(script: Script) -> (Town, usize) {
+    let mut town = town(450).await;
+    town.world.script(HOOK, std::iter::repeat_n(script, 20_000));
+    enqueue_for(&town, "hooks", Priority::Normal, 1_000, webhook()).await;
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let asked_at = town.clock.now();
+    enqueue(&town, "bank", Priority::Normal, 100).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let found = soon_after(&town.world, "bank", asked_at);
+    (town, found)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_hangs_delays_no_text_message() {
+    let (town, found) = sms_behind_webhooks(Script::NeverAnswers).await;
+    assert_eq!(found, 100);
+    let under_way = town.world.rows().values().filter(|row| row.status == RunStatus::Running).count();
+    assert!(under_way <= 5, "{under_way} slots for one host");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_circuit_delays_no_text_message_and_costs_nobody_an_attempt() {
+    let down = Outcome::Temporary { reason: "503".into(), retry_after: None };
+    let (town, found) = sms_behind_webhooks(Script::Answer(down)).await;
+    assert_eq!(found, 100);
+    let hooked = |world: &World| world.sends().iter().filter(|sent| sent.reference.job_key.tenant() == "hooks").count();
+    assert!(hooked(&town.world) <= 15, "{} calls in eight seconds", hooked(&town.world));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(hooked(&town.world) <= 30, "{}: from then on one call tries", hooked(&town.world));
+    let attempts: u32 =
+        town.world.rows().values().filter(|row| row.id.job_key.tenant() == "hooks").map(|r| r.attempt).sum();
+    assert_eq!(attempts as usize, hooked(&town.world), "who is put back has made no attempt");
+    assert_eq!(town.world.dead_letters().len(), 0);
+    assert_eq!(town.world.waiting().len(), 1_000, "nothing is lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_host_is_well_again_all_of_its_runs_are_delivered() {
+    let mut town = town(450).await;
+    let down = Outcome::Temporary { reason: "503".into(), retry_after: None };
+    town.world.script(HOOK, std::iter::repeat_n(Script::Answer(down), 30));
+    enqueue_for(&town, "hooks", Priority::Normal, 200, webhook()).await;
+    town.start_worker("w");
+    let all = |world: &World| {
+        let done = world.rows().values().filter(|row| row.status == RunStatus::Succeeded).count();
+        done == 200 && world.waiting().is_empty()
+    };
+    assert!(town.until(3_600, all).await, "{} calls", town.world.sends().len());
 }

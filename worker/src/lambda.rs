@@ -143,6 +143,7 @@ impl Function {
         tokio::pin!(work);
         let in_time = async {
             tokio::select! {
+                biased;
                 () = &mut work => return,
                 () = tokio::time::sleep(may_begin) => {}
             }

@@ -256,6 +256,9 @@ async fn turn(
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Granted, Step> {
     let waits_from = context.clock.monotonic();
+    if context.slots.is_crowded(target) {
+        return Err(has_its_part(context, target));
+    }
     let turn = context.slots.turn(held.delivery.priority, target, message.job_key.tenant());
     tokio::pin!(turn);
     loop {
@@ -294,9 +297,7 @@ fn is_worth_waiting(
         return Err(on_hold(context));
     }
     if !context.slots.has_room(target) {
-        // Its target answers slowly: those behind it in the queue are not to wait for that.
-        let wait = Wait::For(context.slots.put_back(target, LONGEST_DELAY));
-        return Err(Step::PutBack { wait, why: "its target has its part of the slots" });
+        return Err(has_its_part(context, target));
     }
     let waits_for = context.clock.monotonic().saturating_sub(waits_from);
     if waits_for >= WITHOUT_SHARES && !context.permits.still_valid(target) {
@@ -304,6 +305,12 @@ fn is_worth_waiting(
         return Err(Step::PutBack { wait: Wait::Growing(FIRST_PUT_BACK), why: "no share of its target's limit" });
     }
     Ok(())
+}
+
+/// Its target answers slowly: those behind it in the queue are not to wait for that.
+fn has_its_part(context: &Context, target: &Target) -> Step {
+    let wait = Wait::For(context.slots.put_back(target, LONGEST_DELAY));
+    Step::PutBack { wait, why: "its target has its part of the slots" }
 }
 
 /// No attempt is counted. Nobody knows when its target is well again.

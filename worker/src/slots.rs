@@ -118,6 +118,11 @@ impl Slots {
         self.lock().turns.has_room(target)
     }
 
+    /// Whether more wait for `target` already than are of use.
+    pub fn is_crowded(&self, target: &Target) -> bool {
+        self.lock().turns.is_crowded(target)
+    }
+
     /// Whether calls to `target` may be made.
     pub fn gate(&self, target: &Target) -> Gate {
         self.lock().gate(target, self.clock.monotonic())
@@ -187,6 +192,7 @@ impl Slots {
                 }
             };
             tokio::select! {
+                biased;
                 () = self.changed.notified() => {}
                 () = self.permits.changed() => {}
                 () = pause => {}
