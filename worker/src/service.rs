@@ -131,9 +131,9 @@ pub async fn run(
 
 /// Keeps limits, holds and rate shares up to date.
 async fn steer(context: &Context, shares: &Keeper) {
-    let mut changes = context.steered.changes();
     let tell = async {
-        while changes.changed().await.is_ok() {
+        loop {
+            context.steered.changed().await;
             context.permits.tell();
         }
     };
@@ -143,13 +143,13 @@ async fn steer(context: &Context, shares: &Keeper) {
             Sharing::Static(_) => std::future::pending().await,
         }
     };
-    tokio::join!(context.steered.keep(&*context.ports.control), tell, keep_shares);
+    // Whoever tells is there before there is anything to tell.
+    tokio::join!(tell, context.steered.keep(&*context.ports.control), keep_shares);
 }
 
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
 async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
-    let mut steering = context.steered.changes();
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
@@ -165,10 +165,12 @@ async fn receive(context: Arc<Context>, priority: Priority, mut stop: watch::Rec
             pause(&mut stop, CLOCK_PAUSE).await;
             continue;
         }
+        let changed = context.steered.changed();
         if context.steered.current().is_none_or(|steering| steering.holds_queue(priority)) {
             // A queue that is held as a whole keeps its messages best itself.
             tokio::select! {
-                _ = steering.changed() => {}
+                biased;
+                () = changed => {}
                 () = pause(&mut stop, HELD_PAUSE) => {}
             }
             continue;
