@@ -99,7 +99,7 @@ fn assert_within_limit(local: &Local) {
 }
 
 async fn kill_and_freeze() -> anyhow::Result<()> {
-    let local = town(5, 2_600).await?;
+    let local = town(5, 2_000).await?;
     let mut workers = start_workers(&local, 5)?;
     wait_for_shares(&local, 5, PATIENCE).await?;
     let from = local.now();
@@ -134,7 +134,7 @@ async fn status(local: &Local) -> anyhow::Result<serde_json::Value> {
 }
 
 async fn steer_under_load() -> anyhow::Result<()> {
-    let local = town(2, 1_200).await?;
+    let local = town(2, 900).await?;
     let workers = start_workers(&local, 2)?;
     wait_for_shares(&local, 2, PATIENCE).await?;
     wait_for_calls(&local, u64::from(LIMIT)).await?;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Time until somebody who may not send looks again, whatever he is told.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -66,8 +66,9 @@ pub struct Permits {
     steered: Arc<Steered>,
     sharing: Sharing,
     gates: Mutex<BTreeMap<Target, Gate>>,
-    changes: watch::Sender<()>,
-    listener: tokio::sync::Mutex<watch::Receiver<()>>,
+    // Wakes in the order of waiting, which a watch does not.
+    changes: Notify,
+    listener: Notify,
 }
 
 /// One target.
@@ -123,8 +124,7 @@ fn empty_limiter(pace: Pace, clock: &Arc<dyn Clock>) -> Limiter {
 impl Permits {
     /// Permits by the limits of `steered`, of which this worker has its part.
     pub fn new(clock: Arc<dyn Clock>, steered: Arc<Steered>, sharing: Sharing) -> Self {
-        let changes = watch::Sender::new(());
-        let listener = tokio::sync::Mutex::new(changes.subscribe());
+        let (changes, listener) = (Notify::new(), Notify::new());
         Permits { clock, steered, sharing, gates: Mutex::default(), changes, listener }
     }
 
@@ -164,8 +164,7 @@ impl Permits {
     /// Waits until shares or limits have changed since the last call of this. For one caller: nothing is missed between
     /// two calls.
     pub async fn changed(&self) {
-        // The sender lives as long as `self`.
-        let _ = self.listener.lock().await.changed().await;
+        self.listener.notified().await;
     }
 
     /// Waits for the next permit, behind those who wait already.
@@ -185,16 +184,17 @@ impl Permits {
         }
         let line = self.gates().entry(target.clone()).or_insert_with(Gate::new).lines[side as usize].clone();
         let _turn = line.lock().await;
-        let mut changes = self.changes.subscribe();
         loop {
+            let changed = self.changes.notified();
             let wait = match self.ask(target, side) {
                 Permit::Ready => return,
                 Permit::At(at) => at.saturating_sub(self.clock.monotonic()),
                 Permit::Never => LOOK_AGAIN,
             };
             tokio::select! {
+                biased;
+                () = changed => {}
                 () = tokio::time::sleep(wait) => {}
-                _ = changes.changed() => {}
             }
         }
     }
@@ -234,7 +234,8 @@ impl Permits {
 
     /// Tells those who wait to ask again.
     pub(crate) fn tell(&self) {
-        self.changes.send_replace(());
+        self.changes.notify_waiters();
+        self.listener.notify_one();
     }
 
     fn gates(&self) -> MutexGuard<'_, BTreeMap<Target, Gate>> {

@@ -160,9 +160,9 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
 
 /// Keeps limits, holds and rate shares up to date.
 async fn steer(context: &Context, shares: &Keeper) {
-    let mut changes = context.steered.changes();
     let tell = async {
-        while changes.changed().await.is_ok() {
+        loop {
+            context.steered.changed().await;
             context.permits.tell();
         }
     };
@@ -172,14 +172,14 @@ async fn steer(context: &Context, shares: &Keeper) {
             Sharing::Static(_) => std::future::pending().await,
         }
     };
-    tokio::join!(context.steered.keep(&*context.ports.control), tell, keep_shares);
+    // Whoever tells is there before there is anything to tell.
+    tokio::join!(tell, context.steered.keep(&*context.ports.control), keep_shares);
 }
 
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
 async fn receive(context: Arc<Context>, alive: Arc<Alive>, priority: Priority, mut stop: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
     let batch = BATCH.min(context.settings.prefetch.div_ceil(2));
-    let mut steering = context.steered.changes();
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
@@ -195,10 +195,12 @@ async fn receive(context: Arc<Context>, alive: Arc<Alive>, priority: Priority, m
             pause(&mut stop, CLOCK_PAUSE).await;
             continue;
         }
+        let changed = context.steered.changed();
         if context.steered.current().is_none_or(|steering| steering.holds_queue(priority)) {
             // A queue that is held as a whole keeps its messages best itself.
             tokio::select! {
-                _ = steering.changed() => {}
+                biased;
+                () = changed => {}
                 () = pause(&mut stop, HELD_PAUSE) => {}
             }
             continue;

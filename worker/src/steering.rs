@@ -6,9 +6,10 @@
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::ports::{Control, PortResult};
 use punctual_core::steering::{BELIEVED_FOR, READ_EVERY, Steering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Time until a read that failed is made again.
 const READ_AGAIN: Duration = Duration::from_millis(500);
@@ -16,45 +17,56 @@ const READ_AGAIN: Duration = Duration::from_millis(500);
 /// Limits and holds by the last read.
 pub struct Steered {
     clock: Arc<dyn Clock>,
-    latest: watch::Sender<Arc<Steering>>,
-    believed: Mutex<Option<Trust>>,
+    read: Mutex<Option<Read>>,
+    // Wakes in the order of waiting, which a watch does not.
+    changes: Notify,
+}
+
+/// What was read last, and for how long it is believed.
+struct Read {
+    steering: Arc<Steering>,
+    trust: Trust,
 }
 
 impl Steered {
     /// Nothing was read yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Steered { clock, latest: watch::Sender::new(Arc::default()), believed: Mutex::new(None) }
+        Steered { clock, read: Mutex::new(None), changes: Notify::new() }
     }
 
     /// Limits and holds in force; none when they are not known: then nothing may be begun.
     pub fn current(&self) -> Option<Arc<Steering>> {
-        self.is_known().then(|| self.latest.borrow().clone())
+        let read = self.read();
+        let believed = read.as_ref().filter(|read| !read.trust.is_over(&*self.clock));
+        believed.map(|read| read.steering.clone())
     }
 
-    /// Tells of each change, and of becoming known again.
-    pub fn changes(&self) -> watch::Receiver<Arc<Steering>> {
-        self.latest.subscribe()
-    }
-
-    fn is_known(&self) -> bool {
-        let believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
-        believed.as_ref().is_some_and(|trust| !trust.is_over(&*self.clock))
+    /// Ends with the next change after this call, or with becoming known again.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changes.notified()
     }
 
     /// Notes what a read showed that was started at `since`.
     pub fn note(&self, steering: Steering, since: Stopwatch) {
-        let was_known = self.is_known();
-        let trust = Trust { since, lasts: BELIEVED_FOR };
-        *self.believed.lock().unwrap_or_else(PoisonError::into_inner) = Some(trust);
-        self.latest.send_if_modified(|latest| {
-            let is_new = **latest != steering;
-            if is_new {
-                let (limits, holds) = (steering.limits.len(), steering.holds.len());
-                tracing::info!(revision = steering.revision, limits, holds, "limits and holds have changed");
-                *latest = Arc::new(steering);
-            }
-            is_new || !was_known
-        });
+        let was_known = self.current().is_some();
+        let mut read = self.read();
+        let before = read.take().map(|read| read.steering).unwrap_or_default();
+        let is_new = *before != steering;
+        if is_new {
+            let (limits, holds) = (steering.limits.len(), steering.holds.len());
+            tracing::info!(revision = steering.revision, limits, holds, "limits and holds have changed");
+        }
+        let steering = if is_new { Arc::new(steering) } else { before };
+        *read = Some(Read { steering, trust: Trust { since, lasts: BELIEVED_FOR } });
+        drop(read);
+        if is_new || !was_known {
+            self.changes.notify_waiters();
+        }
+    }
+
+    fn read(&self) -> MutexGuard<'_, Option<Read>> {
+        // A panic elsewhere leaves it whole: it is written in one piece.
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads once.
