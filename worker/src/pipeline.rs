@@ -168,11 +168,11 @@ async fn work(
     };
     tracing::Span::current().record("attempt", begun.attempt);
     context.permits.depart(&target).await;
-    let called_at = context.clock.monotonic();
-    let outcome = call(context, held, message, &target, &screened, &begun).await;
+    let outcome = match prepare(context, held, message, &target, &screened, &begun) {
+        Ok((request, time)) => call(context, &target, &request, time).await,
+        Err(outcome) => outcome,
+    };
     context.metrics.attempt(outcome.class());
-    context.metrics.attempt_duration.record((context.clock.monotonic() - called_at).as_secs_f64());
-    context.slots.ended(&target, outcome.class(), called_at);
     // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
     drop(granted);
     in_hand.worked_off();
@@ -323,16 +323,17 @@ fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
     Step::PutBack { wait: Wait::For(wait), why: "the circuit of its target is open" }
 }
 
-/// The call itself, inside its time and inside its row's lease. After begin nothing but a lost lease or a clock gone
-/// wrong keeps it from going out.
-async fn call(
+/// What goes out, and the time that it may take: inside its row's lease. After begin nothing keeps it from going out but a
+/// lost lease or share, a clock gone wrong, or a text that cannot be made.
+fn prepare(
     context: &Context,
     held: &Held,
     message: &Message,
     target: &Target,
     screened: &Screened,
     begun: &RunRow,
-) -> Outcome {
+) -> Result<(Call, Duration), Outcome> {
+    let lost = |reason: String| Err(Outcome::Temporary { reason, retry_after: None });
     let now = context.clock.now();
     if begun.attempt == 1 {
         context.metrics.start_lag.record((now - message.due_at).as_seconds_f64().max(0.0));
@@ -340,28 +341,34 @@ async fn call(
     let leased = begun.lease_until.and_then(|until| (until - now).to_std().ok()).unwrap_or_default();
     let time = context.settings.attempt_timeout.min(leased.saturating_sub(RECORD_MARGIN));
     if !context.hands.trusts(held) || time.is_zero() {
-        return Outcome::Temporary { reason: "its lease was lost before the call".into(), retry_after: None };
+        return lost("its lease was lost before the call".into());
     }
     if let Err(off) = context.clock.check() {
-        return Outcome::Temporary { reason: off.to_string(), retry_after: None };
+        return lost(off.to_string());
     }
     if !context.permits.still_valid(target) {
-        return Outcome::Temporary { reason: "its rate share was lost before the call".into(), retry_after: None };
+        return lost("its rate share was lost before the call".into());
     }
-    let payload = match render(&screened.job.spec, message, begun.attempt, &context.zones) {
-        Ok(payload) => payload,
-        Err(reason) => return Outcome::Permanent { reason },
-    };
-    let request = Call { reference: message.run_id().original(), attempt: begun.attempt, payload };
-    let answer = AssertUnwindSafe(context.gateway.send(&request)).catch_unwind();
-    match tokio::time::timeout(time, answer).await {
+    let payload = render(&screened.job.spec, message, begun.attempt, &context.zones);
+    let payload = payload.map_err(|reason| Outcome::Permanent { reason })?;
+    Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload }, time))
+}
+
+/// The call itself.
+async fn call(context: &Context, target: &Target, request: &Call, time: Duration) -> Outcome {
+    let called_at = context.clock.monotonic();
+    let answer = AssertUnwindSafe(context.gateway.send(request)).catch_unwind();
+    let outcome = match tokio::time::timeout(time, answer).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => {
             tracing::error!(%target, "a handler broke off: this is a defect of the program");
             Outcome::Temporary { reason: "its handler broke off".into(), retry_after: None }
         }
         Err(_) => Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) },
-    }
+    };
+    context.metrics.attempt_duration.record((context.clock.monotonic() - called_at).as_secs_f64());
+    context.slots.ended(target, outcome.class(), called_at);
+    outcome
 }
 
 /// Does what a step says.
