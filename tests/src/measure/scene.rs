@@ -47,10 +47,11 @@ pub struct Scene {
     pub workers: Vec<Process>,
     /// How long loading took.
     pub loads: Vec<Load>,
+    /// Names of tables and queues.
+    pub names: Names,
     stack: Stack,
     shards: Shards,
     zones: Arc<Zones>,
-    table: String,
     launcher: Launcher,
     /// Holds the tables and the copies' logs.
     _folder: TempDir,
@@ -94,8 +95,7 @@ impl Scene {
         let launcher = Launcher { settings: stack.exports(), logs: folder.path().to_owned() };
         launcher.punctual(&["setup"]).await?;
         let names = Names::new("punctual").map_err(anyhow::Error::msg)?;
-        let table = names.jobs();
-        let ports = stack.aws(names).await.ports();
+        let ports = stack.aws(names.clone()).await.ports();
         let shards = ports.control.shards().await?.context("setup stores the shard counts")?;
         Ok(Scene {
             clock: SystemClock::new(),
@@ -105,10 +105,10 @@ impl Scene {
             copies: Vec::new(),
             workers: Vec::new(),
             loads: Vec::new(),
+            names,
             stack,
             shards,
             zones: Arc::new(Zones::load(None)?),
-            table,
             launcher,
             _folder: folder,
         })
@@ -121,7 +121,7 @@ impl Scene {
     pub async fn load(&mut self, batch: Batch, count: usize) -> anyhow::Result<()> {
         let began = self.clock.monotonic();
         let database = self.stack.database();
-        jobs::load(batch, count, &self.table, database, &self.ports, self.shards, &self.zones).await?;
+        jobs::load(batch, count, &self.names.jobs(), database, &self.ports, self.shards, &self.zones).await?;
         self.stored += count;
         let seconds = (self.clock.monotonic() - began).as_secs_f64();
         self.loads.push(Load { jobs: count, seconds });
