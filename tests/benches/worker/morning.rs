@@ -170,7 +170,6 @@ fn priorities(seen: &[Seen], from: DateTime<Utc>, until: DateTime<Utc>) -> Vec<O
             runs: runs().count(),
             dispatch_lag: lag(|run| run.visible_at - run.due_at),
             start_lag: lag(|run| run.called_at - run.due_at),
-            // A message sent ahead is visible when it is due, by what the queue was asked; it may show it a little early.
             limiter_wait: lag(|run| run.called_at - run.visible_at),
         }
     };

@@ -114,7 +114,7 @@ pub struct OfPriority {
     pub dispatch_lag: Lag,
     /// From due to the call.
     pub start_lag: Lag,
-    /// From visible to the call: the limiter's wait, above all.
+    /// From visible, by the delay that the queue was asked for, to the call: the limiter's wait, above all.
     pub limiter_wait: Lag,
 }
 
