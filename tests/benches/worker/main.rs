@@ -22,7 +22,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(
     name = "worker",
-    after_help = "Small enough for a minute: --runs 2000 --repeats 1 --due 2000 --urgent-per-s 5 --ahead-s 35"
+    after_help = "In a minute or two: --runs 2000 --repeats 1 --due 2000 --urgent-per-s 5 --ahead-s 35"
 )]
 struct Args {
     /// Write the figures to this file, as JSON. cargo starts benchmarks in their package's folder: name it from the root.

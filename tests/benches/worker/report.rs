@@ -114,7 +114,8 @@ pub struct OfPriority {
     pub dispatch_lag: Lag,
     /// From due to the call.
     pub start_lag: Lag,
-    /// From visible, by the delay that the queue was asked for, to the call: the limiter's wait, above all.
+    /// From visible, by the delay that the queue was asked for, to the call: the limiter's wait, above all. A message counts
+    /// as visible when its whole batch was accepted; one that was called before that makes it negative.
     pub limiter_wait: Lag,
 }
 
