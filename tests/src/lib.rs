@@ -3,12 +3,13 @@
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
 //! a port, [`broken`] breaks a part of one, [`logs`] looks at what is logged. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
-//! with them, small in the tests and at full size by the words of [`multicall`].
+//! with them, small in the tests and at full size by the words of [`multicall`]; [`measure`] is what the benchmarks share.
 
 pub mod broken;
 pub mod event_source;
 pub mod local;
 pub mod logs;
+pub mod measure;
 pub mod midnight;
 pub mod multicall;
 pub mod outage;

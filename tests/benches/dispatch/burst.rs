@@ -1,12 +1,11 @@
 //! Part a: everything due at once, three copies.
 
-use crate::jobs::Batch;
-use crate::report::{Burst, Lag, median};
-use crate::scene::{POLL, Scene, usage_of};
+use crate::report::Burst;
 use anyhow::bail;
 use chrono::TimeDelta;
 use punctual_core::clock::Clock;
 use punctual_core::due::Minute;
+use punctual_tests::measure::{Batch, Lag, POLL, POLL_CLOSELY, Scene, median, usage_of};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -20,9 +19,8 @@ const SLOWEST_LOAD: usize = 3_000;
 const AHEAD: TimeDelta = TimeDelta::seconds(60);
 /// What is found this late does not count as missed yet when it is dispatched.
 const LATEST: TimeDelta = TimeDelta::seconds(30);
-/// How long the first message is waited for, and how often it is looked for.
+/// How long the first message is waited for.
 const FIRST_WITHIN: TimeDelta = TimeDelta::seconds(60);
-const POLL_CLOSELY: Duration = Duration::from_millis(10);
 
 /// Whether the copies find what is due, or see it coming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,7 +102,7 @@ async fn wait_for_work(scene: &mut Scene, due: Minute) -> anyhow::Result<(f64, f
         if scene.queue.count() > 0 {
             return Ok(used);
         }
-        scene.check_copies()?;
+        scene.check()?;
         if scene.clock.now() > give_up_at {
             bail!("nothing was enqueued within {} s", FIRST_WITHIN.num_seconds());
         }
@@ -117,7 +115,7 @@ async fn drain(scene: &mut Scene, due: Minute, jobs: usize) -> anyhow::Result<f6
     let limit = wait + Duration::from_secs((jobs / SLOWEST) as u64 + 60);
     let give_up_at = scene.clock.monotonic() + limit;
     loop {
-        scene.check_copies()?;
+        scene.check()?;
         let now = scene.clock.now();
         // Looking costs the store something, so it is looked at only when all is sent.
         if scene.queue.count() >= jobs && now >= due.start() && scene.left_due(due).await? == 0 {

@@ -1,7 +1,7 @@
 //! Part c: nothing due, and more and more stored. What a copy costs must not grow.
 
 use crate::report::Idle;
-use crate::scene::{Scene, usage_of};
+use punctual_tests::measure::{Scene, usage_of};
 use std::time::Duration;
 
 /// Stored jobs, from step to step.
@@ -35,7 +35,7 @@ pub async fn measure(scene: &mut Scene, seconds: u64) -> anyhow::Result<Idle> {
         query_ms,
         rss_mb: scene.usage()?.iter().map(|usage| usage.rss_mb).sum(),
     };
-    scene.check_copies()?;
+    scene.check()?;
     scene.stop_copies().await?;
     if scene.queue.count() > 0 {
         anyhow::bail!("{} runs were enqueued although nothing was due", scene.queue.count());

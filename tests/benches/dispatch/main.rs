@@ -1,24 +1,15 @@
-//! What dispatch costs and how late it is: real scheduler processes on the local stack, which runs in this process, so that
-//! what the copies use is theirs alone.
-//!
-//! Throughput on an emulator is not throughput on AWS. What carries over is the CPU time of our own processes, the
-//! lag at a load far below what the emulator can do, memory, and that nothing grows with the number of stored jobs.
+//! What dispatch costs and how late it is: real scheduler processes on the local stack, and that nothing grows with the
+//! number of stored jobs.
 
 mod burst;
 mod idle;
-mod jobs;
 mod peer;
-mod queue;
 mod report;
-mod scene;
 mod steady;
 
-use anyhow::{Context, anyhow};
 use clap::{Parser, ValueEnum};
-use punctual_core::process::{print_line, stop_signal};
-use punctual_localstack::multicall::contained_program;
+use punctual_tests::measure::{self, Scene};
 use report::Report;
-use scene::Scene;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -80,37 +71,10 @@ enum Part {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<_> = std::env::args_os().collect();
-    // The scheduler copies are this binary again.
-    if let Some(code) = contained_program(&words) {
-        return code;
-    }
-    let args = Args::parse();
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error.into()),
-    };
-    let measured = runtime.block_on(async {
-        tokio::select! {
-            measured = measure(&args) => measured,
-            // What was started ends with what is dropped here.
-            stopped = stop_signal() => Err(stopped.err().map_or_else(|| anyhow!("interrupted"), Into::into)),
-        }
-    });
-    // A load that was interrupted is not waited for.
-    runtime.shutdown_background();
-    match measured {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
+    measure::run("dispatch", measure)
 }
 
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("dispatch: {error:#}");
-    ExitCode::FAILURE
-}
-
-async fn measure(args: &Args) -> anyhow::Result<()> {
+async fn measure(args: Args) -> anyhow::Result<()> {
     let has = |part| args.only.contains(&part);
     let mut report = Report::begin();
     if has(Part::Burst) || has(Part::Peer) {
@@ -149,9 +113,7 @@ async fn measure(args: &Args) -> anyhow::Result<()> {
     report.end();
     report.show_end()?;
     if let Some(path) = &args.report {
-        let json = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, json + "\n").with_context(|| format!("{} cannot be written", path.display()))?;
-        print_line(&format!("the figures are in {}", path.display()))?;
+        measure::write_report(path, &report)?;
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Part d: the reference design's loop on a PostgreSQL of its own, on the work of part a.
 
-use crate::report::{Peer, median};
+use crate::report::Peer;
 use anyhow::{Context, bail};
 use punctual_core::clock::{Clock, SystemClock};
+use punctual_tests::measure::median;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::net::TcpListener;

@@ -2,19 +2,15 @@
 
 use crate::burst::Kind;
 use punctual_core::process::print_line;
+use punctual_tests::measure::{Lag, Load, Machine, row, show_lag};
 use serde::Serialize;
 
 /// All figures.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// `release` or `dev`: how this program was compiled.
-    pub profile: &'static str,
-    /// Processors of this machine.
-    pub cpus: usize,
-    /// The machine's load average over a minute when it began, and when it ended: other programs are in the figures.
-    pub load_before: Option<f64>,
-    /// See there.
-    pub load_after: Option<f64>,
+    /// Where it was measured.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Part a.
     pub burst: Vec<Burst>,
     /// Part d.
@@ -60,19 +56,6 @@ pub struct Burst {
     pub split: Vec<usize>,
     /// The most memory that a copy held, in MiB.
     pub peak_mb: f64,
-}
-
-/// Dispatch lag, in milliseconds.
-#[derive(Debug, Default, Serialize)]
-pub struct Lag {
-    /// The smallest; below zero would be early.
-    pub min_ms: i64,
-    /// Half are at most this.
-    pub p50_ms: i64,
-    /// All but one in a hundred are at most this.
-    pub p99_ms: i64,
-    /// The largest.
-    pub max_ms: i64,
 }
 
 /// Part b.
@@ -137,40 +120,11 @@ pub struct Comparison {
     pub speed_ratio: f64,
 }
 
-/// How long loading took.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Load {
-    /// Jobs that were put into the table.
-    pub jobs: usize,
-    /// In so many seconds.
-    pub seconds: f64,
-}
-
-impl Lag {
-    /// Of lags in order.
-    pub fn of(sorted_ms: &[i64]) -> Self {
-        let at = |share: f64| {
-            let place = (sorted_ms.len() as f64 * share).ceil() as usize;
-            sorted_ms.get(place.saturating_sub(1)).copied().unwrap_or_default()
-        };
-        Lag { min_ms: at(0.0), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
-    }
-}
-
-/// The value in the middle; the lower one of two.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
-}
-
 impl Report {
     /// One without figures yet.
     pub fn begin() -> Self {
         Report {
-            profile: if cfg!(debug_assertions) { "dev" } else { "release" },
-            cpus: std::thread::available_parallelism().map_or(0, usize::from),
-            load_before: load(),
-            load_after: None,
+            machine: Machine::begin(),
             burst: Vec::new(),
             peer: None,
             idle: Vec::new(),
@@ -182,7 +136,7 @@ impl Report {
 
     /// Notes the end.
     pub fn end(&mut self) {
-        self.load_after = load();
+        self.machine.end();
     }
 
     /// Notes what was left out.
@@ -206,13 +160,16 @@ impl Report {
             Kind::Overdue => "found due",
             Kind::Coming => "seen coming",
         };
-        print_line(&format!("\na. {} jobs {kind}, {} copies, medians ({} build)", b.jobs, b.copies, self.profile))?;
+        print_line(&format!(
+            "\na. {} jobs {kind}, {} copies, medians ({} build)",
+            b.jobs, b.copies, self.machine.profile
+        ))?;
         row("runs a second", format!("{:.0} {:.0?}", b.runs_per_s, b.runs_per_s_of_each))?;
         row("CPU of the copies", format!("{:.0} µs a run (target 100)", b.cpu_us_per_run))?;
         row("CPU of the stack", format!("{:.0} µs a run", b.stack_cpu_us_per_run))?;
         row("enqueued, distinct, left", format!("{}, {}, {}", b.enqueued, b.distinct, b.left_due))?;
         row("runs of each copy", format!("{:?}", b.split))?;
-        show_lag(&b.lag, "")?;
+        show_lag("dispatch lag", &b.lag, "")?;
         row("most memory of a copy", format!("{:.0} MiB", b.peak_mb))
     }
 
@@ -230,7 +187,7 @@ impl Report {
     pub fn show_last_idle(&self) -> std::io::Result<()> {
         let (Some(first), Some(last)) = (self.idle.first(), self.idle.last()) else { return Ok(()) };
         if self.idle.len() == 1 {
-            let build = self.profile;
+            let build = self.machine.profile;
             print_line(&format!("\nc. one copy with every shard, nothing due (target: flat; {build} build)"))?;
         }
         let of_first = |figure: fn(&Idle) -> f64| format!("{:.3} ({:.2}×)", figure(last), figure(last) / figure(first));
@@ -243,9 +200,9 @@ impl Report {
     /// Shows part b.
     pub fn show_steady(&self) -> std::io::Result<()> {
         let Some(s) = &self.steady else { return Ok(()) };
-        let (due, seconds, build) = (s.per_second, s.seconds, self.profile);
+        let (due, seconds, build) = (s.per_second, s.seconds, self.machine.profile);
         print_line(&format!("\nb. {} jobs stored, {due} due a second for {seconds} s ({build} build)", s.stored))?;
-        show_lag(&s.lag, " (target of p99: 300)")?;
+        show_lag("dispatch lag", &s.lag, " (target of p99: 300)")?;
         row("enqueued, distinct", format!("{}, {}", s.enqueued, s.distinct))?;
         row("CPU of each copy", format!("{:.1} % of a processor", s.cpu_percent_of_each))?;
         row("memory of each copy", format!("{:.0?} MiB, at most {:.0?} (target 80)", s.rss_mb, s.peak_mb))
@@ -253,23 +210,7 @@ impl Report {
 
     /// Shows what must be known besides.
     pub fn show_end(&self) -> std::io::Result<()> {
-        let load = |load: Option<f64>| load.map_or_else(|| "unknown".to_owned(), |load| format!("{load:.2}"));
-        let (before, after) = (load(self.load_before), load(self.load_after));
-        print_line(&format!("\n{} processors, load {before} before and {after} after", self.cpus))?;
+        self.machine.show()?;
         self.notes.iter().try_for_each(|note| print_line(note))
     }
-}
-
-fn row(name: &str, value: String) -> std::io::Result<()> {
-    print_line(&format!("   {name:<26}{value}"))
-}
-
-fn show_lag(lag: &Lag, target: &str) -> std::io::Result<()> {
-    let Lag { min_ms, p50_ms, p99_ms, max_ms } = lag;
-    row("dispatch lag in ms", format!("p50 {p50_ms}, p99 {p99_ms}, max {max_ms}, min {min_ms}{target}"))
-}
-
-/// The machine's load average over a minute.
-fn load() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,13 +1,12 @@
 //! Part b: a few jobs due each second, among many that are stored.
 
 use crate::burst::COPIES;
-use crate::jobs::Batch;
-use crate::report::{Lag, Steady};
-use crate::scene::{POLL, Scene};
+use crate::report::Steady;
 use anyhow::bail;
 use chrono::{DurationRound, TimeDelta};
 use punctual_core::clock::Clock;
 use punctual_core::due::Minute;
+use punctual_tests::measure::{Batch, Lag, POLL, Scene, mixed};
 
 /// From the start of the copies to the first second: they share the shards, and know the store's time well.
 const SETTLING: TimeDelta = TimeDelta::seconds(60);
@@ -20,7 +19,7 @@ pub async fn measure(scene: &mut Scene, rate: usize, seconds: usize) -> anyhow::
     scene.queue.clear();
     let stored = scene.stored;
     let from = (scene.clock.now() + SETTLING).duration_trunc(TimeDelta::seconds(1))?;
-    scene.load(Batch::EachSecond { from, rate }, jobs).await?;
+    scene.load(Batch::EachSecond { name: "steady", from, rate, priority: mixed }, jobs).await?;
     scene.start_copies(COPIES)?;
     scene.wait_for_shards().await?;
     if scene.clock.now() > from {
@@ -31,7 +30,7 @@ pub async fn measure(scene: &mut Scene, rate: usize, seconds: usize) -> anyhow::
     scene.until(until).await;
     let cpu_s = scene.cpu_s()? - cpu_before;
     while scene.queue.count() < jobs || scene.left_due(Minute::of(from)).await? > 0 {
-        scene.check_copies()?;
+        scene.check()?;
         if scene.clock.now() > until + AFTER {
             bail!("{} of {jobs} runs were enqueued", scene.queue.count());
         }

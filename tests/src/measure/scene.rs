@@ -1,8 +1,8 @@
-//! A local stack with jobs in its tables, and scheduler copies on it.
+//! A local stack with jobs in its tables, and scheduler copies and workers on it.
 
-use crate::jobs::{self, Batch};
-use crate::queue::Queue;
-use crate::report::Load;
+use super::figures::{Load, Usage, median, usage_of};
+use super::jobs::{self, Batch};
+use super::queue::Queue;
 use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use punctual_core::aws::Names;
@@ -10,21 +10,24 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::due::{DueBucket, Minute, Shards};
 use punctual_core::lease::LeaseId;
 use punctual_core::ports::{DueSpan, Ports};
+use punctual_core::priority::Priority;
 use punctual_core::process::print_line;
 use punctual_core::zone::Zones;
 use punctual_localstack::demo::processes::{Launcher, Process};
-use punctual_localstack::multicall::SCHEDULER;
+use punctual_localstack::gateway::{Gateway, GatewayConfig};
+use punctual_localstack::multicall::{SCHEDULER, WORKER};
 use punctual_localstack::stack::{Stack, StackConfig};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// How often something is looked at that is waited for.
 pub const POLL: Duration = Duration::from_millis(50);
-/// Ticks of a process's CPU time a second, as /proc shows it: `USER_HZ`, which is 100 wherever Rust's standard library runs.
-const TICKS_PER_SECOND: f64 = 100.0;
+/// The same where a moment counts.
+pub const POLL_CLOSELY: Duration = Duration::from_millis(10);
+/// A limit of calls a second that no worker reaches.
+pub const UNLIMITED: u32 = 100_000;
 /// How long copies are given to share the shards.
 const SHARING: Duration = Duration::from_secs(90);
 
@@ -40,44 +43,51 @@ pub struct Scene {
     pub stored: usize,
     /// The copies that run.
     pub copies: Vec<Process>,
+    /// The workers that run.
+    pub workers: Vec<Process>,
     /// How long loading took.
     pub loads: Vec<Load>,
+    /// Names of tables and queues.
+    pub names: Names,
     stack: Stack,
     shards: Shards,
     zones: Arc<Zones>,
-    table: String,
     launcher: Launcher,
     /// Holds the tables and the copies' logs.
     _folder: TempDir,
 }
 
-/// What a process has used.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
-    /// CPU time, user and system, in seconds.
-    pub cpu_s: f64,
-    /// Memory in use, in MiB.
-    pub rss_mb: f64,
-    /// The most memory that was ever in use, in MiB.
-    pub peak_mb: f64,
-}
-
 impl Scene {
     /// One whose tables are in memory.
+    ///
+    /// # Errors
+    /// When it cannot be started.
     pub async fn in_memory() -> anyhow::Result<Self> {
-        Self::start(false).await
+        Self::start(false, GatewayConfig::default()).await
     }
 
     /// One whose tables are in a file of the temporary folder.
+    ///
+    /// # Errors
+    /// When it cannot be started.
     pub async fn with_file() -> anyhow::Result<Self> {
-        Self::start(true).await
+        Self::start(true, GatewayConfig::default()).await
     }
 
-    async fn start(has_file: bool) -> anyhow::Result<Self> {
+    /// One whose tables are in memory, for workers that meet this gateway.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn with_gateway(gateway: GatewayConfig) -> anyhow::Result<Self> {
+        Self::start(false, gateway).await
+    }
+
+    async fn start(has_file: bool, gateway: GatewayConfig) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let queue = Queue::default();
         let observer = queue.clone();
         let stack = Stack::start(StackConfig {
+            gateway,
             data: has_file.then(|| folder.path().join("tables.db")),
             on_message: Some(Arc::new(move |message| observer.note(message))),
             ..StackConfig::default()
@@ -85,8 +95,7 @@ impl Scene {
         let launcher = Launcher { settings: stack.exports(), logs: folder.path().to_owned() };
         launcher.punctual(&["setup"]).await?;
         let names = Names::new("punctual").map_err(anyhow::Error::msg)?;
-        let table = names.jobs();
-        let ports = stack.aws(names).await.ports();
+        let ports = stack.aws(names.clone()).await.ports();
         let shards = ports.control.shards().await?.context("setup stores the shard counts")?;
         Ok(Scene {
             clock: SystemClock::new(),
@@ -94,21 +103,25 @@ impl Scene {
             queue,
             stored: 0,
             copies: Vec::new(),
+            workers: Vec::new(),
             loads: Vec::new(),
+            names,
             stack,
             shards,
             zones: Arc::new(Zones::load(None)?),
-            table,
             launcher,
             _folder: folder,
         })
     }
 
     /// Puts jobs into the table.
+    ///
+    /// # Errors
+    /// When a job is refused, or the table does not take it.
     pub async fn load(&mut self, batch: Batch, count: usize) -> anyhow::Result<()> {
         let began = self.clock.monotonic();
         let database = self.stack.database();
-        jobs::load(batch, count, &self.table, database, &self.ports, self.shards, &self.zones).await?;
+        jobs::load(batch, count, &self.names.jobs(), database, &self.ports, self.shards, &self.zones).await?;
         self.stored += count;
         let seconds = (self.clock.monotonic() - began).as_secs_f64();
         self.loads.push(Load { jobs: count, seconds });
@@ -116,7 +129,18 @@ impl Scene {
         Ok(())
     }
 
+    /// Puts the runs of jobs that were loaded into the queues, with no copy's help; the jobs stay where they are.
+    ///
+    /// # Errors
+    /// When a queue does not take one.
+    pub async fn enqueue(&self, batch: Batch, count: usize) -> anyhow::Result<()> {
+        jobs::enqueue(batch, count, &self.clock, &self.ports, self.shards, &self.zones).await
+    }
+
     /// Fills the table up with jobs that are due tomorrow or later.
+    ///
+    /// # Errors
+    /// When the table does not take them.
     pub async fn fill(&mut self, stored: usize) -> anyhow::Result<()> {
         let Some(missing) = stored.checked_sub(self.stored).filter(|missing| *missing > 0) else { return Ok(()) };
         let batch = Batch::Far { now: self.clock.now(), before: self.stored, of: stored };
@@ -124,6 +148,9 @@ impl Scene {
     }
 
     /// Starts copies.
+    ///
+    /// # Errors
+    /// When one cannot be started.
     pub fn start_copies(&mut self, count: usize) -> anyhow::Result<()> {
         for n in 1..=count {
             let name = format!("s{n}");
@@ -132,11 +159,51 @@ impl Scene {
         Ok(())
     }
 
+    /// Starts workers that all together call the gateway at most so often a second.
+    ///
+    /// # Errors
+    /// When one cannot be started, or the limit is refused.
+    pub async fn start_workers(&mut self, count: usize, limit_per_s: u32) -> anyhow::Result<()> {
+        self.launcher.punctual(&["rates", "set", "sms", &limit_per_s.to_string()]).await?;
+        for n in 1..=count {
+            let name = format!("w{n}");
+            self.workers.push(self.launcher.start(&name, WORKER, &["--id", &name])?);
+        }
+        Ok(())
+    }
+
+    /// The gateway that the workers call.
+    pub fn gateway(&self) -> &Gateway {
+        self.stack.gateway()
+    }
+
+    /// How many runs the gateway has accepted.
+    pub fn accepted(&self) -> usize {
+        *self.gateway().accepted_watch().borrow() as usize
+    }
+
+    /// Whether the priority queues hold nothing, not even in a worker's hands.
+    ///
+    /// # Errors
+    /// When a queue cannot be asked.
+    pub async fn queues_are_empty(&self) -> anyhow::Result<bool> {
+        for priority in Priority::ALL {
+            let depth = self.ports.queue.depth(priority).await?;
+            if depth.visible + depth.in_flight + depth.delayed > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Waits until every shard is held and every copy holds some.
+    ///
+    /// # Errors
+    /// When the copies take too long, or the store fails.
     pub async fn wait_for_shards(&mut self) -> anyhow::Result<()> {
         let give_up_at = self.clock.monotonic() + SHARING;
         loop {
-            self.check_copies()?;
+            self.check()?;
             let leases = self.ports.leases.list().await?;
             let shards = leases.iter().filter(|lease| matches!(lease.id, LeaseId::Shard(_)));
             let owners: Option<BTreeSet<&String>> = shards.map(|lease| lease.owner.as_ref()).collect();
@@ -150,17 +217,42 @@ impl Scene {
         }
     }
 
-    /// Fails when a copy has ended by itself.
-    pub fn check_copies(&mut self) -> anyhow::Result<()> {
-        self.copies.iter_mut().try_for_each(Process::check)
+    /// Fails when a copy or a worker has ended by itself.
+    ///
+    /// # Errors
+    /// Names its log.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.copies.iter_mut().chain(&mut self.workers).try_for_each(Process::check)
     }
 
     /// What each copy has used so far.
+    ///
+    /// # Errors
+    /// When one has ended.
     pub fn usage(&self) -> anyhow::Result<Vec<Usage>> {
-        self.copies.iter().map(|copy| usage_of(copy.id().context("a copy has ended")?)).collect()
+        usage_of_all(&self.copies)
+    }
+
+    /// What each worker has used so far.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn usage_of_workers(&self) -> anyhow::Result<Vec<Usage>> {
+        usage_of_all(&self.workers)
+    }
+
+    /// CPU time that all workers together have used so far, in seconds.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn cpu_s_of_workers(&self) -> anyhow::Result<f64> {
+        Ok(self.usage_of_workers()?.iter().map(|usage| usage.cpu_s).sum())
     }
 
     /// CPU time that all copies together have used so far, in seconds.
+    ///
+    /// # Errors
+    /// When one has ended.
     pub fn cpu_s(&self) -> anyhow::Result<f64> {
         Ok(self.usage()?.iter().map(|usage| usage.cpu_s).sum())
     }
@@ -171,6 +263,9 @@ impl Scene {
     }
 
     /// Counts what the due index still shows as due in the minutes from `since` to now.
+    ///
+    /// # Errors
+    /// When the store fails.
     pub async fn left_due(&self, since: Minute) -> anyhow::Result<usize> {
         let now = self.clock.now();
         let mut left = 0;
@@ -192,6 +287,9 @@ impl Scene {
     }
 
     /// How long one empty query of the due index takes a client, in milliseconds: the median of so many, one at a time.
+    ///
+    /// # Errors
+    /// When the store fails.
     pub async fn query_ms(&self, queries: usize) -> anyhow::Result<f64> {
         let now = self.clock.now();
         let mut took = Vec::with_capacity(queries);
@@ -202,10 +300,13 @@ impl Scene {
             self.ports.due.page(bucket, DueSpan::up_to(now), None, 500).await?;
             took.push((self.clock.monotonic() - began).as_secs_f64() * 1_000.0);
         }
-        Ok(crate::report::median(took))
+        Ok(median(took))
     }
 
     /// Stops the copies in order.
+    ///
+    /// # Errors
+    /// When one does not stop in order.
     pub async fn stop_copies(&mut self) -> anyhow::Result<()> {
         for copy in &mut self.copies {
             copy.stop().await?;
@@ -215,24 +316,19 @@ impl Scene {
     }
 
     /// Ends everything.
+    ///
+    /// # Errors
+    /// When a process does not stop in order.
     pub async fn close(mut self) -> anyhow::Result<()> {
         self.stop_copies().await?;
+        for worker in &mut self.workers {
+            worker.stop().await?;
+        }
         self.stack.stop().await;
         Ok(())
     }
 }
 
-/// What a process has used so far.
-pub fn usage_of(pid: u32) -> anyhow::Result<Usage> {
-    let folder = Path::new("/proc").join(pid.to_string());
-    let stat = std::fs::read_to_string(folder.join("stat"))?;
-    let status = std::fs::read_to_string(folder.join("status"))?;
-    // The name, in parentheses, may hold spaces: counted from behind it, user and system time are the 12th and 13th field.
-    let fields = stat.rsplit_once(')').context("a process has a name")?.1.split_whitespace();
-    let ticks: Vec<f64> = fields.skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
-    let mb = |field: &str| -> anyhow::Result<f64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).context("a process has memory")?;
-        Ok(line.split_whitespace().next().context("memory is a number")?.parse::<f64>()? / 1_024.0)
-    };
-    Ok(Usage { cpu_s: ticks.iter().sum::<f64>() / TICKS_PER_SECOND, rss_mb: mb("VmRSS:")?, peak_mb: mb("VmHWM:")? })
+fn usage_of_all(processes: &[Process]) -> anyhow::Result<Vec<Usage>> {
+    processes.iter().map(|process| usage_of(process.id().context("a process has ended")?)).collect()
 }

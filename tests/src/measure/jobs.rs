@@ -4,16 +4,21 @@ use anyhow::{Context, bail};
 use aws_sdk_dynamodb::types::AttributeValue as Sent;
 use chrono::{DateTime, TimeDelta, Utc};
 use dynoxide::{AttributeValue as Held, Database, ImportOptions};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use punctual_core::aws::item_of;
+use punctual_core::clock::Clock;
 use punctual_core::due::{DueBucket, Minute, Shards};
 use punctual_core::job::{Job, JobKey, JobSpec, Timetable};
+use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::missed::MissedRule;
 use punctual_core::payload::Payload;
-use punctual_core::ports::{DueSpan, Ports};
+use punctual_core::ports::{BATCH, DueSpan, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::retry::RetryRule;
+use punctual_core::run::RunKey;
 use punctual_core::schedule::{Anchor, Schedule, ScheduleText};
 use punctual_core::zone::{Zones, parse_name};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -23,6 +28,10 @@ const TENANT: &str = "bank";
 const ZONE: &str = "Asia/Kolkata";
 /// Jobs that are written in one transaction: a request waits for no longer than that takes.
 const CHUNK: usize = 5_000;
+/// Jobs whose messages one of several senders puts into the queues at a time.
+const MESSAGES_AT_ONCE: usize = 100;
+/// Such senders.
+const CALLS_AT_ONCE: usize = 8;
 /// Jobs of a load that are read back through the adapter and compared.
 const READ_BACK: usize = 20;
 /// Far jobs begin so long after now, and are spread over so many minutes.
@@ -37,12 +46,16 @@ pub enum Batch {
         /// The minute.
         due: Minute,
     },
-    /// Daily, so many due at each second from an instant on.
+    /// Daily, so many due at each second from an instant on; all due at that instant if there are no more.
     EachSecond {
+        /// First part of their ids.
+        name: &'static str,
         /// The first second.
         from: DateTime<Utc>,
         /// How many a second.
         rate: usize,
+        /// What the n-th job's priority is.
+        priority: fn(usize) -> Priority,
     },
     /// Daily, due between tomorrow and a month from now.
     Far {
@@ -65,10 +78,10 @@ impl Batch {
                 let text = ScheduleText { when: &when, tz: Some(ZONE), ..ScheduleText::default() };
                 (format!("burst/{n:07}"), Priority::Normal, text.read(now, zones)?.0, now)
             }
-            Batch::EachSecond { from, rate } => {
+            Batch::EachSecond { name, from, rate, priority } => {
                 let now = from - TimeDelta::seconds(60);
                 let due_at = from + TimeDelta::seconds((n / rate) as i64);
-                (format!("steady/{n:07}"), mixed(n), daily(due_at)?, now)
+                (format!("{name}/{n:07}"), priority(n), daily(due_at)?, now)
             }
             Batch::Far { now, before, of } => {
                 let n = n + before;
@@ -97,7 +110,7 @@ impl Batch {
 }
 
 /// One urgent and one bulk job among ten.
-fn mixed(n: usize) -> Priority {
+pub fn mixed(n: usize) -> Priority {
     match n % 10 {
         0 => Priority::Urgent,
         1 => Priority::Bulk,
@@ -110,7 +123,7 @@ fn daily(from: DateTime<Utc>) -> anyhow::Result<Schedule> {
 }
 
 /// Makes `count` jobs and puts them into the table; then reads some of them back through the adapter.
-pub async fn load(
+pub(super) async fn load(
     batch: Batch,
     count: usize,
     table: &str,
@@ -144,6 +157,49 @@ pub async fn load(
         read_back(&batch.job(n, &shards, zones)?, ports).await?;
     }
     Ok(())
+}
+
+/// Puts the messages of the first firings of `count` jobs into their queues, as dispatch would, without advancing any.
+pub(super) async fn enqueue(
+    batch: Batch,
+    count: usize,
+    clock: &dyn Clock,
+    ports: &Ports,
+    shards: Shards,
+    zones: &Zones,
+) -> anyhow::Result<()> {
+    let chunks = (0..count).step_by(MESSAGES_AT_ONCE).map(|start| async move {
+        let mut bodies: BTreeMap<Priority, Vec<String>> = BTreeMap::new();
+        for n in start..(start + MESSAGES_AT_ONCE).min(count) {
+            let job = batch.job(n, &shards, zones)?;
+            bodies.entry(job.spec.priority).or_default().push(message(job, clock.now())?.encode());
+        }
+        for (priority, bodies) in bodies {
+            for bodies in bodies.chunks(BATCH) {
+                let sent = ports.queue.send(priority, bodies).await?;
+                sent.into_iter().collect::<Result<(), _>>()?;
+            }
+        }
+        anyhow::Ok(())
+    });
+    // Collected first: the compiler cannot see that a lazy iterator of futures over borrows may move between threads.
+    let chunks: Vec<_> = chunks.collect();
+    stream::iter(chunks).buffer_unordered(CALLS_AT_ONCE).try_collect().await
+}
+
+/// What dispatch says of a job's first firing.
+fn message(job: Job, now: DateTime<Utc>) -> anyhow::Result<Message> {
+    let scheduled_at = job.next_scheduled_at.context("a new job has a firing")?;
+    Ok(Message {
+        v: MESSAGE_VERSION,
+        job_key: job.spec.key,
+        run_key: RunKey::scheduled(scheduled_at),
+        generation: job.generation,
+        scheduled_at,
+        due_at: job.next_due_at.context("a new job has a due time")?,
+        first_enqueued_at: now,
+        scheduler: "benchmark".to_owned(),
+    })
 }
 
 fn put_all(database: &Database, table: &str, chunks: Receiver<Vec<dynoxide::Item>>) -> anyhow::Result<()> {
