@@ -6,6 +6,7 @@
 //! the leases on messages (visibility). Nothing here reads a clock or knows the store.
 
 use crate::due::{Minute, ShardClass, ShardId, Shards};
+use crate::ports::LONGEST_DELAY;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -304,28 +305,50 @@ pub const LONGEST_HIDE: Duration = Duration::from_secs(600);
 pub const MANY_IN_FLIGHT: u64 = 10_000;
 /// So close to that end that every message that is put back is sent again.
 const TOO_MANY_IN_FLIGHT: u64 = 100_000;
-/// What waits for less is hidden: to be sent again means to wait for fifteen minutes.
+/// What waits for less is hidden: to be sent again costs two calls.
 const WORTH_SENDING: Duration = Duration::from_secs(60);
 /// A message older than this is sent again, which makes it young: SQS drops what is fourteen days old.
 const OLD: Duration = Duration::from_secs(7 * 86_400);
 /// So is one that was received so often: SQS moves to the dead letters what was received a thousand times.
 const OFTEN_RECEIVED: u32 = 500;
 
+/// For how long a message is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until about its turn, or an instant that is known.
+    For(Duration),
+    /// For so long at first, and twice as long with each delivery: nobody knows when it is over.
+    Growing(Duration),
+}
+
 /// How a message is put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutBackBy {
     /// Hidden for this long.
     Hide(Duration),
-    /// Sent again with the longest delay, then deleted. A repeat is harmless.
-    SendAgain,
+    /// Sent again with this delay, then deleted. A repeat is harmless.
+    SendAgain(Duration),
 }
 
-/// Decides how a message is put back for `wait` that was received so often, with so many in flight, `age` after its run was
-/// first enqueued.
-pub fn put_back_by(wait: Duration, receive_count: u32, in_flight: u64, age: Duration) -> PutBackBy {
+/// Decides how a message is put back that was received so often, with so many in flight, `age` after its run was first
+/// enqueued.
+pub fn put_back_by(wait: Wait, receive_count: u32, in_flight: u64, age: Duration) -> PutBackBy {
+    let (time, delay) = match wait {
+        Wait::For(time) => (time, time.min(LONGEST_DELAY)),
+        Wait::Growing(first) => (growing(first, receive_count), LONGEST_DELAY),
+    };
     let must = in_flight >= TOO_MANY_IN_FLIGHT || receive_count >= OFTEN_RECEIVED;
     let may = in_flight >= MANY_IN_FLIGHT || age >= OLD;
-    if must || may && wait >= WORTH_SENDING { PutBackBy::SendAgain } else { PutBackBy::Hide(wait.min(LONGEST_HIDE)) }
+    if must || may && time >= WORTH_SENDING {
+        PutBackBy::SendAgain(delay)
+    } else {
+        PutBackBy::Hide(time.min(LONGEST_HIDE))
+    }
+}
+
+/// A wait that doubles with each delivery, up to ten minutes.
+pub fn growing(first: Duration, receive_count: u32) -> Duration {
+    (first * 2u32.pow(receive_count.saturating_sub(1).min(16))).min(LONGEST_HIDE)
 }
 
 #[cfg(test)]
@@ -514,14 +537,19 @@ mod tests {
     fn what_waits_for_long_does_not_fill_a_queues_places_in_flight() {
         let day = S(86_400);
         for (wait, count, in_flight, age, expected) in [
-            (S(5), 1, 0, S(0), PutBackBy::Hide(S(5))),
-            (S(900), 499, 9_999, S(0), PutBackBy::Hide(S(600))),
-            (S(60), 1, 10_000, S(0), PutBackBy::SendAgain),
-            (S(59), 1, 10_000, S(0), PutBackBy::Hide(S(59))),
-            (S(5), 1, 100_000, S(0), PutBackBy::SendAgain),
-            (S(5), 500, 0, S(0), PutBackBy::SendAgain),
-            (S(600), 1, 0, day * 7, PutBackBy::SendAgain),
-            (S(30), 1, 0, day * 7, PutBackBy::Hide(S(30))),
+            (Wait::For(S(5)), 1, 0, S(0), PutBackBy::Hide(S(5))),
+            (Wait::For(S(900)), 499, 9_999, S(0), PutBackBy::Hide(S(600))),
+            (Wait::For(S(60)), 1, 10_000, S(0), PutBackBy::SendAgain(S(60))),
+            (Wait::For(S(2_000)), 1, 10_000, S(0), PutBackBy::SendAgain(S(900))),
+            (Wait::For(S(59)), 1, 10_000, S(0), PutBackBy::Hide(S(59))),
+            (Wait::For(S(5)), 1, 100_000, S(0), PutBackBy::SendAgain(S(5))),
+            (Wait::For(S(5)), 500, 0, S(0), PutBackBy::SendAgain(S(5))),
+            (Wait::For(S(600)), 1, 0, day * 7, PutBackBy::SendAgain(S(600))),
+            (Wait::For(S(30)), 1, 0, day * 7, PutBackBy::Hide(S(30))),
+            (Wait::Growing(S(15)), 1, 10_000, S(0), PutBackBy::Hide(S(15))),
+            (Wait::Growing(S(15)), 3, 9_999, S(0), PutBackBy::Hide(S(60))),
+            (Wait::Growing(S(15)), 3, 10_000, S(0), PutBackBy::SendAgain(S(900))),
+            (Wait::Growing(S(15)), 400, 0, S(0), PutBackBy::Hide(S(600))),
         ] {
             assert_eq!(put_back_by(wait, count, in_flight, age), expected, "{wait:?} {count} {in_flight} {age:?}");
         }

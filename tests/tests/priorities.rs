@@ -23,6 +23,7 @@ async fn town(rate_per_s: u32) -> Town {
     let town = Town::with(Shards { urgent: 0, standard: 1 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
     town.set_sms_limit(rate_per_s).await;
     town.world.set_gateway_latency(Duration::from_millis(20));
+    tokio::time::sleep(Duration::from_secs(DUE_AT as u64)).await;
     town
 }
 
@@ -87,12 +88,12 @@ async fn the_pool_takes_68_24_8_of_hundred_whether_slots_or_permits_are_scarce()
     for rate_per_s in [NO_LIMIT_PER_S, 50] {
         let mut town = town(rate_per_s).await;
         for priority in Priority::ALL {
-            enqueue(&town, "bank", priority, 4_000).await;
+            enqueue(&town, "bank", priority, 10_000).await;
         }
         town.start_worker("w");
-        after_calls(&town, 4_000).await;
+        after_calls(&town, 12_000).await;
         let expected = [(Priority::Urgent, 0.68), (Priority::Normal, 0.24), (Priority::Bulk, 0.08)];
-        assert_shares(&shares(&town.world, 4_000), &expected);
+        assert_shares(&shares(&town.world, 12_000), &expected);
         town.stop().await;
     }
 }
@@ -124,7 +125,7 @@ async fn no_priority_starves_under_endless_urgent_work() {
 #[tokio::test(start_paused = true)]
 async fn an_urgent_run_starts_within_two_seconds_behind_a_backlog_at_the_limit() {
     let mut town = town(450).await;
-    enqueue(&town, "bank", Priority::Bulk, 5_000).await;
+    enqueue(&town, "bank", Priority::Bulk, 50_000).await;
     town.start_worker("w");
     after_calls(&town, 450).await;
     let asked_at = town.clock.now();
@@ -135,7 +136,7 @@ async fn an_urgent_run_starts_within_two_seconds_behind_a_backlog_at_the_limit()
     let started_at =
         sends.iter().find(|sent| priority_of(&sent.reference) == Priority::Urgent).expect("it is there").at;
     assert!((started_at - asked_at).as_seconds_f64() < 2.0);
-    assert!(sends.len() < 5_000, "the backlog is not over");
+    assert!(sends.len() < 50_000, "the backlog is not over");
 }
 
 /// Calls of a tenant that began within two seconds of `since`.
@@ -158,21 +159,22 @@ async fn ten_behind(backlog: usize, tenant_in_hand: usize) -> usize {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let found = soon_after(&town.world, "small", asked_at);
     let before = town.world.sends().len();
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let rate = (town.world.sends().len() - before) as f64 / 10.0;
+    // Longer than what is hidden, and not sent again, can last.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let rate = (town.world.sends().len() - before) as f64 / 120.0;
     assert!(rate > 0.95 * 450.0, "the limit is used meanwhile: {rate} a second");
     found
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_tenants_backlog_delays_anothers_ten_runs_by_less_than_two_seconds() {
-    assert_eq!(ten_behind(30_000, 480).await, 10);
+    assert_eq!(ten_behind(100_000, 480).await, 10);
 }
 
 /// The control: without a part of its own a tenant waits for all that stands before it.
 #[tokio::test(start_paused = true)]
 async fn without_a_bound_for_tenants_the_ten_wait_for_the_whole_backlog() {
-    assert_eq!(ten_behind(30_000, usize::MAX).await, 0);
+    assert_eq!(ten_behind(100_000, usize::MAX).await, 0);
 }
 
 const HOOK: &str = "https://hooks.example.com/slow";
@@ -223,7 +225,7 @@ async fn an_open_circuit_delays_no_text_message_and_costs_nobody_an_attempt() {
 async fn when_a_host_is_well_again_all_of_its_runs_are_delivered() {
     let mut town = town(450).await;
     let down = Outcome::Temporary { reason: "503".into(), retry_after: None };
-    town.world.script(HOOK, std::iter::repeat_n(Script::Answer(down), 30));
+    town.world.script(HOOK, std::iter::repeat_n(Script::Answer(down), 12));
     enqueue_for(&town, "hooks", Priority::Normal, 200, webhook()).await;
     town.start_worker("w");
     let all = |world: &World| {

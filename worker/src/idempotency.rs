@@ -1,10 +1,11 @@
 //! Step 6, *idempotency*: screen, then begin: the conditional write that makes a run this worker's own.
 
 use crate::lease::Held;
-use crate::pipeline::{Context, Step, Wait};
+use crate::pipeline::{Context, Step};
 use punctual_core::clock::Stopwatch;
 use punctual_core::idempotency::{HELD_WAIT, PutBack, Screen, screen};
 use punctual_core::job::{Job, JobKey};
+use punctual_core::lease::Wait;
 use punctual_core::message::Message;
 use punctual_core::ports::{JobRead, PortResult, Put};
 use punctual_core::priority::Priority;

@@ -9,7 +9,7 @@ use crate::service::CALL_TIME;
 use futures::future::join_all;
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
-use punctual_core::lease::{LONGEST_HIDE, extension};
+use punctual_core::lease::{LONGEST_HIDE, Wait, extension};
 use punctual_core::ports::{BATCH, Delivery, RunQueue};
 use punctual_core::priority::Priority;
 use std::collections::BTreeMap;
@@ -88,10 +88,10 @@ impl Hands {
     }
 
     /// Lets go of a message whose run was first enqueued so long ago, and that waits for something that may take long.
-    pub fn put_back(&self, held: &Held, wait: Duration, age: Duration) {
+    pub fn put_back(&self, held: &Held, wait: Wait, age: Duration) {
         let longest_hide = self.extension(held, LONGEST_HIDE).unwrap_or_default();
         let (receive_count, body) = (held.delivery.receive_count, held.delivery.body.clone());
-        self.give(held, Return::PutBack { wait: whole_seconds(wait), longest_hide, receive_count, age, body });
+        self.give(held, Return::PutBack { wait, longest_hide, receive_count, age, body });
     }
 
     fn give(&self, held: &Held, what: Return) {

@@ -19,7 +19,7 @@ use crate::tenants::Tenants;
 use futures::FutureExt;
 use punctual_core::circuit::Gate;
 use punctual_core::clock::Clock;
-use punctual_core::lease::LONGEST_HIDE;
+use punctual_core::lease::{LONGEST_HIDE, Wait, growing};
 use punctual_core::message::{Message, UnreadableMessage};
 use punctual_core::ports::{Call, Gateway, LONGEST_DELAY, PortResult, Ports};
 use punctual_core::process::random_token;
@@ -86,15 +86,6 @@ pub(crate) enum Step {
     GiveBack,
     /// It is another worker's by now: touch nothing.
     Fenced,
-}
-
-/// For how long a message is put back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
-    /// For this long.
-    For(Duration),
-    /// For this long at first, and longer with each delivery: nobody knows when it is over.
-    Growing(Duration),
 }
 
 /// Takes one message all the way. Its job may have been read already.
@@ -273,7 +264,7 @@ async fn turn(
                 context.metrics.limiter_wait.record((context.clock.monotonic() - waits_from).as_secs_f64());
                 return Ok(granted);
             }
-            Some(Err(SentAway)) => return Err(circuit_is_open(context, held, target)),
+            Some(Err(SentAway)) => return Err(circuit_is_open(context, target)),
             None => is_worth_waiting(context, held, message, target, waits_from, stop)?,
         }
     }
@@ -314,13 +305,12 @@ fn has_its_part(context: &Context, target: &Target) -> Step {
 }
 
 /// No attempt is counted. Nobody knows when its target is well again.
-fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
+fn circuit_is_open(context: &Context, target: &Target) -> Step {
     let closed_for = match context.slots.gate(target) {
         Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
         Gate::Closed | Gate::HalfOpen => Duration::ZERO,
     };
-    let wait = closed_for.max(growing(FIRST_PUT_BACK, held.delivery.receive_count));
-    Step::PutBack { wait: Wait::For(wait), why: "the circuit of its target is open" }
+    Step::PutBack { wait: Wait::Growing(closed_for.max(FIRST_PUT_BACK)), why: "the circuit of its target is open" }
 }
 
 /// What goes out, and the time that it may take: inside its row's lease. After begin nothing keeps it from going out but a
@@ -389,12 +379,8 @@ async fn finish(context: &Context, held: &Held, message: Option<&Message>, step:
             return context.hands.hide(held, wait.min(LONGEST_HIDE));
         }
         Step::PutBack { wait, why } => {
-            let wait = match wait {
-                Wait::For(wait) => wait,
-                Wait::Growing(first) => growing(first, held.delivery.receive_count),
-            };
             let age = message.and_then(|m| (context.clock.now() - m.first_enqueued_at).to_std().ok());
-            tracing::debug!(wait_ms = wait.as_millis() as u64, why, "put back");
+            tracing::debug!(?wait, why, "put back");
             return context.hands.put_back(held, wait, age.unwrap_or_default());
         }
         Step::GiveBack => return context.hands.hide(held, Duration::ZERO),
@@ -407,9 +393,4 @@ async fn finish(context: &Context, held: &Held, message: Option<&Message>, step:
     } else {
         context.hands.hide(held, growing(FIRST_PUT_BACK, held.delivery.receive_count));
     }
-}
-
-/// A wait that doubles with each delivery, up to ten minutes: SQS gives up a message after 1,000 deliveries.
-fn growing(first: Duration, receive_count: u32) -> Duration {
-    (first * 2u32.pow(receive_count.saturating_sub(1).min(16))).min(LONGEST_HIDE)
 }

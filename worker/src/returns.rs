@@ -9,8 +9,8 @@ use crate::alive::Alive;
 use crate::service::CALL_TIME;
 use futures::future::join_all;
 use punctual_core::clock::Clock;
-use punctual_core::lease::{PutBackBy, put_back_by};
-use punctual_core::ports::{BATCH, LONGEST_DELAY, RunQueue};
+use punctual_core::lease::{PutBackBy, Wait, put_back_by};
+use punctual_core::ports::{BATCH, RunQueue};
 use punctual_core::priority::Priority;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub enum Return {
     /// It waits for long: hidden, or sent again for later, as the queue's state and its own age ask.
     PutBack {
         /// For how long.
-        wait: Duration,
+        wait: Wait,
         /// For how long it may be hidden at all.
         longest_hide: Duration,
         /// How often it was received.
@@ -92,7 +92,8 @@ pub async fn settle(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, returned: V
 struct Calls {
     deletes: BTreeMap<Priority, Vec<String>>,
     hides: BTreeMap<Priority, Vec<(String, Duration)>>,
-    again: BTreeMap<Priority, Vec<(String, String)>>,
+    /// By their delay in seconds, which is the same for all of a call.
+    again: BTreeMap<(Priority, u64), Vec<(String, String)>>,
 }
 
 impl Calls {
@@ -107,7 +108,10 @@ impl Calls {
                         PutBackBy::Hide(wait) => {
                             calls.hides.entry(priority).or_default().push((receipt, wait.min(longest_hide)));
                         }
-                        PutBackBy::SendAgain => calls.again.entry(priority).or_default().push((receipt, body)),
+                        PutBackBy::SendAgain(delay) => {
+                            let delay = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+                            calls.again.entry((priority, delay)).or_default().push((receipt, body));
+                        }
                     }
                 }
             }
@@ -119,8 +123,8 @@ impl Calls {
     /// deleted.
     async fn wait(&self, queue: &dyn RunQueue) -> Vec<(Priority, Vec<String>)> {
         let hides = batches(&self.hides).map(|(priority, some)| async move { hide(queue, priority, &some).await });
-        let again = batches(&self.again).map(|(priority, some)| async move {
-            let taken = send_again(queue, priority, &some).await;
+        let again = batches(&self.again).map(|((priority, delay), some)| async move {
+            let taken = send_again(queue, priority, Duration::from_secs(delay), &some).await;
             (priority, taken)
         });
         let (_, taken) = tokio::join!(join_all(hides), join_all(again));
@@ -128,8 +132,8 @@ impl Calls {
     }
 }
 
-fn batches<T: Clone>(of: &BTreeMap<Priority, Vec<T>>) -> impl Iterator<Item = (Priority, Vec<T>)> {
-    of.iter().flat_map(|(priority, all)| all.chunks(BATCH).map(|some| (*priority, some.to_vec())))
+fn batches<K: Copy, T: Clone>(of: &BTreeMap<K, Vec<T>>) -> impl Iterator<Item = (K, Vec<T>)> {
+    of.iter().flat_map(|(kind, all)| all.chunks(BATCH).map(|some| (*kind, some.to_vec())))
 }
 
 async fn delete(queue: &dyn RunQueue, priority: Priority, receipts: Vec<String>) {
@@ -152,9 +156,14 @@ async fn hide(queue: &dyn RunQueue, priority: Priority, entries: &[(String, Dura
 }
 
 /// The receipts of those that the queue took.
-async fn send_again(queue: &dyn RunQueue, priority: Priority, entries: &[(String, String)]) -> Vec<String> {
+async fn send_again(
+    queue: &dyn RunQueue,
+    priority: Priority,
+    delay: Duration,
+    entries: &[(String, String)],
+) -> Vec<String> {
     let bodies: Vec<String> = entries.iter().map(|(_, body)| body.clone()).collect();
-    match queue.send_after(priority, &bodies, LONGEST_DELAY).await {
+    match queue.send_after(priority, &bodies, delay).await {
         Ok(sent) => {
             let taken = entries.iter().zip(sent).filter(|(_, result)| result.is_ok());
             taken.map(|((receipt, _), _)| receipt.clone()).collect()

@@ -255,7 +255,10 @@ impl Cli {
             host: self.host_slots.unwrap_or(usual.host),
             ..usual
         };
-        if (1..=counts.all).contains(&counts.webhooks) && (1..=counts.webhooks).contains(&counts.host) {
+        // A number of slots that is out of range is a problem of its own.
+        if self.slots == 0
+            || (1..=counts.all).contains(&counts.webhooks) && (1..=counts.webhooks).contains(&counts.host)
+        {
             Ok(counts)
         } else {
             Err(format!(
