@@ -234,9 +234,8 @@ async fn tens_of_thousands_of_held_runs_are_not_kept_in_flight_nor_in_others_way
     }
     let sent_again = town.world.enqueued().iter().filter(|sent| sent.delay == LONGEST_DELAY).count();
     let depth = town.world.ports().queue.depth(Priority::Normal).await.expect("memory does not fail");
-    println!("{sent_again} sent again, {depth:?}");
-    assert!(sent_again >= HELD - 2 * MANY_IN_FLIGHT as usize, "{sent_again} were sent again");
-    assert!(depth.in_flight < 2 * MANY_IN_FLIGHT, "{depth:?}");
+    assert!(sent_again >= HELD, "{sent_again} were sent again");
+    assert!(depth.in_flight < MANY_IN_FLIGHT, "{depth:?}");
     let held: BTreeSet<RunId> =
         town.world.waiting().iter().filter_map(|w| Some(w.message.as_ref()?.run_id())).collect();
     assert_eq!((held.len(), town.world.rows().len()), (HELD, others), "nothing is lost, and nothing held gets a row");

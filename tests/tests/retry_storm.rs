@@ -17,8 +17,8 @@ const EVERY_DAY: &str = "every 24h from 2026-10-05T03:13:28Z";
 const NO_LIMIT_PER_S: u32 = 100_000;
 /// The bound of a first wait.
 const WINDOW_S: usize = 30;
-/// What the rounding of hides to whole seconds, slots and polls may add to a wait.
-const ON_TOP_S: f64 = 3.0;
+/// What slots, and hides that are rounded up to whole seconds, may add to a wait.
+const ON_TOP_S: f64 = 2.0;
 
 /// A town whose gateway refuses the first call to each phone as unavailable.
 async fn town() -> Town {
@@ -67,8 +67,8 @@ async fn runs_that_fail_together_are_retried_spread_over_half_a_minute_and_all_s
         assert!(wait <= WINDOW_S as f64 + ON_TOP_S, "{run} waited for {wait} s");
         *seconds.entry(wait as usize).or_default() += 1;
     }
-    // On average 67 start in a second; hides in whole seconds and batches move some to the next.
-    assert!((0..WINDOW_S).all(|second| seconds.contains_key(&second)), "{seconds:?}");
+    assert!(seconds.len() >= WINDOW_S, "not over the whole window: {seconds:?}");
+    // On average 67 start in a second.
     let busiest = seconds.values().max().expect("seconds");
     assert!(*busiest <= 2 * RUNS / WINDOW_S, "{busiest} started in one second: {seconds:?}");
 }
