@@ -297,6 +297,30 @@ mod tests {
     }
 
     #[test]
+    fn no_run_that_fails_to_the_end_waits_for_more_than_930_seconds_in_all() {
+        use rand::{Rng, SeedableRng};
+        let gateway = GatewayPolicy::default();
+        let waits_in_all = |random: &mut dyn FnMut() -> f64| {
+            let mut in_all = Duration::ZERO;
+            for attempt in 1.. {
+                match after_attempt(&temporary(), attempt, &RetryRule::default(), &gateway, None, at(0), random()) {
+                    Verdict::RetryAfter(wait) => in_all += wait,
+                    end => {
+                        assert_eq!((attempt, end), (6, Verdict::Dead));
+                        break;
+                    }
+                }
+            }
+            in_all
+        };
+        let mut random = rand::rngs::StdRng::seed_from_u64(2);
+        let longest = (0..50_000).map(|_| waits_in_all(&mut || random.random())).max().unwrap();
+        assert!(longest <= Duration::from_secs(930), "{longest:?}");
+        // The jitter is over the whole bound: with the greatest of it, all but nothing of the 930 s is used.
+        assert!(waits_in_all(&mut || 1.0 - f64::EPSILON) > Duration::from_secs(929));
+    }
+
+    #[test]
     fn each_outcome_leads_where_the_mission_says() {
         let plain = GatewayPolicy::default();
         let dropping = GatewayPolicy { dedupe_window: Duration::from_secs(3_600), ..plain };

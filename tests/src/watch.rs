@@ -64,6 +64,26 @@ pub fn receives() -> (PortChange, Notes<Delivery>) {
     (Arc::new(change), notes)
 }
 
+/// What a worker does with a message that it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Its invisibility ends so long from then on: a heartbeat, a hide, or a give-back.
+    Extended(Duration),
+    /// It is deleted.
+    Deleted,
+}
+
+/// Notes what is done with each receipt, whether or not the queue takes it.
+pub fn touches() -> (PortChange, Notes<(String, Touch)>) {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let change = move |ports: Ports| {
+        let queue = Arc::new(Watched { port: ports.queue.clone(), notes: seen.clone() });
+        Ports { queue, ..ports }
+    };
+    (Arc::new(change), notes)
+}
+
 struct Watched<P: ?Sized, T> {
     port: Arc<P>,
     notes: Notes<T>,
@@ -106,6 +126,36 @@ impl RunQueue for Watched<dyn RunQueue, Delivery> {
         self.port.extend(priority, receipts).await
     }
     async fn delete(&self, priority: Priority, receipts: &[String]) -> PortResult<Vec<SendResult>> {
+        self.port.delete(priority, receipts).await
+    }
+    async fn send_dead_letter(&self, letter: &DeadLetter) -> PortResult<()> {
+        self.port.send_dead_letter(letter).await
+    }
+    async fn depth(&self, priority: Priority) -> PortResult<QueueDepth> {
+        self.port.depth(priority).await
+    }
+}
+
+#[async_trait]
+impl RunQueue for Watched<dyn RunQueue, (String, Touch)> {
+    async fn send_after(&self, priority: Priority, bodies: &[String], delay: Duration) -> PortResult<Vec<SendResult>> {
+        self.port.send_after(priority, bodies, delay).await
+    }
+    async fn receive(
+        &self,
+        priority: Priority,
+        max: usize,
+        wait: Duration,
+        visibility: Duration,
+    ) -> PortResult<Vec<Delivery>> {
+        self.port.receive(priority, max, wait, visibility).await
+    }
+    async fn extend(&self, priority: Priority, receipts: &[(String, Duration)]) -> PortResult<Vec<SendResult>> {
+        receipts.iter().for_each(|(receipt, by)| self.notes.add((receipt.clone(), Touch::Extended(*by))));
+        self.port.extend(priority, receipts).await
+    }
+    async fn delete(&self, priority: Priority, receipts: &[String]) -> PortResult<Vec<SendResult>> {
+        receipts.iter().for_each(|receipt| self.notes.add((receipt.clone(), Touch::Deleted)));
         self.port.delete(priority, receipts).await
     }
     async fn send_dead_letter(&self, letter: &DeadLetter) -> PortResult<()> {

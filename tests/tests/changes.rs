@@ -216,6 +216,20 @@ async fn an_edit_does_not_void_a_run_that_waits_and_a_cancel_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_waited_through_an_edit_runs_by_the_message_from_before_it() {
+    let mut town = under_way(Between::AdvanceAndDelivery).await;
+    wait(600).await;
+    let before = the_job(&town).generation;
+    let edited = reschedule(&town, "every 2h from 2026-10-05T05:00:00Z").await;
+    assert!(edited.generation > before);
+    let_it_run(&mut town, 60).await;
+    assert_delivered_once(&town, &the_run(), Between::AdvanceAndDelivery);
+    let sent: Vec<u64> =
+        town.world.enqueued().iter().filter_map(|sent| Some(sent.message.as_ref()?.generation)).collect();
+    assert_eq!(sent, [before], "no other message was needed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_overdue_job_that_is_edited_still_owes_its_run() {
     let mut town = town(FaultPlan::default()).await;
     town.add(reminder(ID, HOURLY)).await;

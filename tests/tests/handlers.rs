@@ -112,21 +112,29 @@ async fn a_text_that_cannot_be_sent_as_it_comes_out_fails_its_run_without_a_call
 
 #[tokio::test(start_paused = true)]
 async fn a_number_that_its_country_does_not_have_takes_one_attempt_and_no_call() {
+    let numbers = [
+        ("c-1/bill", "+4477009001234", "+44 has 7 to 10 digits"),
+        ("c-2/bill", "+91987654321", "+91 has 10 digits behind that; found 9"),
+    ];
     let mut town = town().await;
-    town.add(job("c-1/bill", Payload::sms(PHONE, "Your bill is due"))).await;
-    let (jobs, key) = (town.world.ports().jobs, run("c-1/bill").job_key);
-    let mut stored = town.world.job(&key).expect("the job is there");
-    let read_as = ReplaceIf::from(&stored);
-    // As a program that knew less of countries wrote it.
-    stored.spec.payload = Payload::sms("+4477009001234", "Your bill is due");
-    (stored.version, stored.edit_token) = (stored.version + 1, "of another program".into());
-    assert_eq!(jobs.replace(&stored, &read_as).await, Ok(Replace::Replaced));
+    for (id, number, _) in numbers {
+        town.add(job(id, Payload::sms(PHONE, "Your bill is due"))).await;
+        let mut stored = town.world.job(&run(id).job_key).expect("the job is there");
+        let read_as = ReplaceIf::from(&stored);
+        // As a program that knew less of countries wrote it.
+        stored.spec.payload = Payload::sms(number, "Your bill is due");
+        (stored.version, stored.edit_token) = (stored.version + 1, "of another program".into());
+        assert_eq!(town.world.ports().jobs.replace(&stored, &read_as).await, Ok(Replace::Replaced));
+    }
     town.start_scheduler("s");
     town.start_worker("w");
-    assert!(town.until(60, ended("c-1/bill", RunStatus::Failed)).await);
-    let row = row(&town.world, "c-1/bill").expect("a row");
-    assert_eq!((row.attempts.len(), town.world.sends().len()), (1, 0));
-    assert!(row.error.is_some_and(|error| error.contains("+44 has 7 to 10 digits") && !error.contains("7700")));
+    for (id, number, problem) in numbers {
+        assert!(town.until(60, ended(id, RunStatus::Failed)).await, "{id}: {:?}", row(&town.world, id));
+        let row = row(&town.world, id).expect("a row");
+        assert_eq!(row.attempts.len(), 1, "{id}");
+        assert!(row.error.is_some_and(|error| error.contains(problem) && !error.contains(&number[3..7])), "{id}");
+    }
+    assert_eq!((town.world.sends().len(), town.world.dead_letters().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,14 +2,17 @@
 
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
-use punctual_core::job::JobState;
+use punctual_core::job::{JobKey, JobState};
+use punctual_core::lease::MANY_IN_FLIGHT;
 use punctual_core::memory::{Fault, FaultPlan, Point, World};
-use punctual_core::ports::{Replace, ReplaceIf};
+use punctual_core::message::Message;
+use punctual_core::ports::{BATCH, LONGEST_DELAY, Replace, ReplaceIf};
 use punctual_core::priority::Priority;
-use punctual_core::run::{RunStatus, SkipReason};
+use punctual_core::run::{RunId, RunStatus, SkipReason};
 use punctual_core::steering::{Hold, Scope, Steering};
 use punctual_core::target::Target;
 use punctual_tests::{Town, at, reminder, run_of, within};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +59,7 @@ fn done(world: &World) -> usize {
 
 /// Runs that are in a row or wait in a queue.
 fn kept(world: &World) -> usize {
-    let waiting: std::collections::BTreeSet<_> =
+    let waiting: BTreeSet<_> =
         world.waiting().iter().filter_map(|waiting| waiting.message.as_ref()).map(|message| message.run_id()).collect();
     let rows = world.rows();
     rows.len() + waiting.iter().filter(|run| !rows.contains_key(run)).count()
@@ -178,5 +181,77 @@ async fn a_worker_that_cannot_read_holds_begins_nothing_after_ten_seconds_and_go
     plan.clear();
     assert!(town.until(2, |world| world.sends().len() > calls).await, "it goes on at once");
     assert!(town.until(60, |world| done(world) == RUNS).await);
+    town.stop().await;
+}
+
+/// Makes jobs of a tenant, and puts a run of each into the queue.
+async fn enqueue(town: &Town, tenant: &str, numbers: std::ops::Range<usize>) {
+    let mut bodies = Vec::with_capacity(numbers.len());
+    for n in numbers {
+        let mut spec = reminder("any", EVERY_DAY);
+        spec.key = JobKey::new(tenant, &format!("c-{n}/bill")).expect("a valid id");
+        let job_key = spec.key.clone();
+        town.add(spec).await;
+        let generation = town.world.job(&job_key).expect("it was made").generation;
+        let any = Message {
+            v: punctual_core::message::MESSAGE_VERSION,
+            run_key: punctual_core::run::RunKey::scheduled(at(DUE_AT)),
+            generation,
+            job_key,
+            scheduled_at: at(DUE_AT),
+            due_at: at(DUE_AT),
+            first_enqueued_at: town.clock.now(),
+            scheduler: "by hand".into(),
+        };
+        bodies.push(any.encode());
+    }
+    for some in bodies.chunks(BATCH) {
+        let sent = town.world.ports().queue.send(Priority::Normal, some).await.expect("memory does not fail");
+        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+    }
+}
+
+/// SQS shows no more messages of a queue when 120,000 of it are in flight: held ones must not use that up.
+#[tokio::test(start_paused = true)]
+async fn tens_of_thousands_of_held_runs_are_not_kept_in_flight_nor_in_others_way_and_all_go_on() {
+    const HELD: usize = 30_000;
+    // A receive takes its time, and so the queue's depth is looked up while messages are put back.
+    let plan = FaultPlan::one(Point::Every("queue.receive"), Fault::Delay(Duration::from_millis(5)));
+    let mut town = Town::with(ONE_SHARD, plan, Arc::new(|ports| ports)).await;
+    tokio::time::sleep(S(DUE_AT as u64)).await;
+    steer(&town, |from| from.with_limit(Target::sms(), 100_000)).await;
+    hold(&town, Scope::Tenant("bank".into())).await;
+    enqueue(&town, "bank", 0..HELD).await;
+    town.start_worker("w1");
+    town.start_worker("w2");
+    let mut others = 0;
+    // While they are put back for the first time, again, sent again, and when those come again.
+    for wait in [60, 60, 120, 900, 900] {
+        tokio::time::sleep(S(wait)).await;
+        enqueue(&town, "shop", others..others + 1).await;
+        others += 1;
+        assert!(town.until_ms(2_000, 100, |world| world.sends().len() == others).await, "shop waits after {wait} s");
+    }
+    let sent_again = town.world.enqueued().iter().filter(|sent| sent.delay == LONGEST_DELAY).count();
+    let depth = town.world.ports().queue.depth(Priority::Normal).await.expect("memory does not fail");
+    assert!(sent_again >= HELD, "{sent_again} were sent again");
+    assert!(depth.in_flight < MANY_IN_FLIGHT, "{depth:?}");
+    let held: BTreeSet<RunId> =
+        town.world.waiting().iter().filter_map(|w| Some(w.message.as_ref()?.run_id())).collect();
+    assert_eq!((held.len(), town.world.rows().len()), (HELD, others), "nothing is lost, and nothing held gets a row");
+    release(&town, Scope::Tenant("bank".into())).await;
+    assert!(
+        town.until_ms(1_200_000, 10_000, |world| world.sends().len() >= HELD + others && world.waiting().is_empty())
+            .await,
+        "{} calls, {} wait",
+        town.world.sends().len(),
+        town.world.waiting().len()
+    );
+    let calls: BTreeSet<RunId> = town.world.sends().into_iter().map(|send| send.reference).collect();
+    assert_eq!(
+        (calls.len(), town.world.sends().len(), done(&town.world)),
+        (HELD + others, HELD + others, HELD + others)
+    );
+    assert!(town.world.dead_letters().is_empty());
     town.stop().await;
 }

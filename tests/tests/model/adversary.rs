@@ -28,6 +28,8 @@ pub enum Action {
     WorkKeep(usize),
     WorkCrash(usize),
     Call(usize, Outcome),
+    /// A worker that has not begun gives its message back: it stops, or its function's time is nearly over.
+    GiveBack(usize),
     /// A worker that has called loses its message's lease and gives up.
     LoseHeartbeat(usize),
     /// The lease of a run is over: its holder is gone, or frozen.
@@ -159,6 +161,9 @@ impl Protocol {
         }
         // Before anything is written, a crash equals never having received the message.
         let has_written = !matches!(s.workers[w], Worker::Screened { .. } | Worker::Ending { .. });
+        if !has_written {
+            actions.push(Action::GiveBack(w));
+        }
         if may_crash && has_written {
             actions.push(Action::WorkCrash(w));
         }
@@ -207,6 +212,7 @@ impl Protocol {
                 let Worker::Calling { m, is_owner, bar } = s.workers[w] else { return None };
                 s.workers[w] = self.call(s, m, is_owner, bar, outcome);
             }
+            Action::GiveBack(w) => s.workers[w] = Worker::Idle,
             Action::LoseHeartbeat(w) => {
                 s.freezes += 1;
                 s.workers[w] = Worker::Idle;
