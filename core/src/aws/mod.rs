@@ -13,6 +13,7 @@ mod jobs;
 mod leases;
 mod payload_item;
 mod queue;
+mod reports;
 mod run_item;
 mod runs;
 mod schedule_item;
@@ -122,6 +123,7 @@ impl Aws {
             runs: Arc::new(runs::DynamoRuns::new(self)),
             leases: Arc::new(leases::DynamoLeases::new(self)),
             shares: Arc::new(shares::DynamoShares::new(self)),
+            reports: Arc::new(reports::DynamoReports::new(self)),
             control: Arc::new(control::DynamoControl::new(self)),
             queue: Arc::new(queue::SqsQueue::new(self)),
         }
