@@ -34,6 +34,7 @@ pub mod priority;
 pub mod process;
 pub mod rate;
 pub mod render;
+pub mod report;
 pub mod retry;
 pub mod rezone;
 pub mod run;

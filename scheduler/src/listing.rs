@@ -1,7 +1,9 @@
 //! Jobs, runs, limits and holds as tables for people and JSON lines for programs. Payloads are never shown.
 
+mod circuits;
 mod steering;
 
+pub use circuits::{circuits_json, circuits_table};
 pub use steering::{hold_json, holds, limits, scope, shares_json, shares_table};
 
 use chrono::{DateTime, SecondsFormat, Utc};

@@ -1,5 +1,5 @@
-//! `punctual status`: who holds which shard, how far it has been read, what is due and not yet in a queue, and what
-//! operators said to the workers.
+//! `punctual status`: who holds which shard, how far it has been read, what is due and not yet in a queue, what
+//! operators said to the workers, and what those say of their circuits.
 //!
 //! Everything is read from the store and the queues, so it is the same from wherever it is asked. Reading it costs a few
 //! read units a shard; it is for an operator's eyes, not for a monitor's.
@@ -16,6 +16,7 @@ use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::ports::{DueSpan, PortResult, Ports, QueueDepth};
 use punctual_core::priority::Priority;
 use punctual_core::rate::Shares;
+use punctual_core::report::{self, CircuitState, Said};
 use punctual_core::schedule::whole_second;
 use punctual_core::steering::Steering;
 use punctual_core::target::Target;
@@ -42,6 +43,7 @@ pub struct Status {
     queues: BTreeMap<Priority, QueueDepth>,
     steering: Steering,
     shares: BTreeMap<Target, Shares>,
+    circuits: BTreeMap<(Target, CircuitState), Said>,
 }
 
 /// One scheduler copy that is registered.
@@ -108,13 +110,18 @@ impl Status {
             let held = ports.shares.get(&target).await?;
             shares.insert(target, held);
         }
+        let reports = ports.reports.list().await?;
+        let circuits = report::said(&reports, clock.now());
         let (clock, copies) = (clock.standing(), copies.collect());
-        Ok(Status { at: now, clock, layout, copies, shards, queues, steering, shares })
+        Ok(Status { at: now, clock, layout, copies, shards, queues, steering, shares, circuits })
     }
 
-    /// Whether an operator should look: a shard without a holder, or runs that are late.
+    /// Whether an operator should look: a shard without a holder, runs that are late, or an open circuit. A half-open one
+    /// alone is none: its target may be well, and have no run that would show it.
     pub fn needs_a_look(&self) -> bool {
+        let is_open = |(_, state): &(Target, CircuitState)| *state == CircuitState::Open;
         self.shards.iter().any(|shard| shard.holder.is_none() || shard.due.jobs > 0)
+            || self.circuits.keys().any(is_open)
     }
 
     /// How far this host's clock is ahead of the store's, if that is known.
@@ -187,7 +194,8 @@ impl Status {
         }
         let holds = listing::holds(&self.steering.holds, false);
         let limits = listing::shares_table(&self.steering, &self.shares);
-        text + &format!("\n{holds}\n\n{copies}\n\n{queues}\n\n{limits}\n\n{shards}")
+        let circuits = listing::circuits_table(&self.circuits, self.at);
+        text + &format!("\n{holds}\n\n{circuits}\n\n{copies}\n\n{queues}\n\n{limits}\n\n{shards}")
     }
 
     /// For programs: one object.
@@ -220,6 +228,7 @@ impl Status {
             "lag_s": self.lag().num_seconds(), "copies": copies.collect::<Vec<_>>(), "queues": queues,
             "idle_shard_hour": {"read_units": idle.read_units, "write_units": idle.write_units, "dollars": dollars},
             "limits": listing::shares_json(&self.steering, &self.shares),
+            "circuits": listing::circuits_json(&self.circuits, self.at),
             "holds": self.steering.holds.iter().map(listing::hold_json).collect::<Vec<_>>(),
             "shards_read": read, "shards_written": write, "shards": shards.collect::<Vec<_>>(),
         })

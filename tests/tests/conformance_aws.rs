@@ -1,13 +1,25 @@
-//! The AWS adapters pass the conformance suites on the local stack. Each case has a stack of its own.
+//! The AWS adapters pass the conformance suites on the local stack, and name groups where queues are to be fair. Each case
+//! has a stack of its own.
 
-use punctual_core::aws::{Names, schema};
+use chrono::DateTime;
+use punctual_core::aws::{Aws, Names, schema};
+use punctual_core::error::PortError;
+use punctual_core::job::JobKey;
+use punctual_core::message::{DeadLetter, MESSAGE_VERSION, Message};
 use punctual_core::ports::Ports;
+use punctual_core::priority::Priority;
+use punctual_core::run::RunKey;
 use punctual_localstack::stack::{Stack, StackConfig};
 
-async fn aws_ports() -> (Stack, Ports) {
+async fn aws() -> (Stack, Aws) {
     let stack = Stack::start(StackConfig::default()).expect("free ports are always found");
     let aws = stack.aws(Names::new("punctual").expect("a valid prefix")).await;
     schema::setup(&aws).await.expect("a new stack can be set up");
+    (stack, aws)
+}
+
+async fn aws_ports() -> (Stack, Ports) {
+    let (stack, aws) = aws().await;
     let ports = aws.ports();
     (stack, ports)
 }
@@ -30,3 +42,46 @@ macro_rules! tests {
 }
 
 punctual_core::for_each_conformance_case!(tests);
+
+fn a_message() -> Message {
+    let at = DateTime::from_timestamp(1_796_441_400, 0).expect("the instant is in range");
+    Message {
+        v: MESSAGE_VERSION,
+        job_key: JobKey::new("bank", "48213/bill").expect("a valid key"),
+        run_key: RunKey::scheduled(at),
+        generation: 1,
+        scheduled_at: at,
+        due_at: at,
+        first_enqueued_at: at,
+        scheduler: "s".into(),
+    }
+}
+
+/// The local stack's queues take no groups, and say so: that is how a group is seen here.
+#[tokio::test]
+async fn with_fair_queues_on_every_priority_queue_is_told_a_group_and_the_dead_letters_none() {
+    let (stack, mut aws) = aws().await;
+    aws.fair_queues = true;
+    let queue = aws.ports().queue;
+    for priority in Priority::ALL {
+        let sent = queue.send(priority, &[a_message().encode(), "names no tenant".into()]).await;
+        let sent = sent.expect("the call goes through");
+        let Err(PortError::Permanent(refusal)) = &sent[0] else { panic!("{priority}: {sent:?}") };
+        assert!(refusal.contains("MessageGroupId"), "{refusal}");
+        assert_eq!(sent[1], Ok(()), "without a tenant there is no group");
+    }
+    let at = a_message().due_at;
+    let letter = DeadLetter::new("lost".into(), Some(&a_message().run_id()), &a_message().encode(), at);
+    assert_eq!(queue.send_dead_letter(&letter).await, Ok(()));
+    stack.stop().await;
+}
+
+#[tokio::test]
+async fn with_fair_queues_off_no_queue_is_told_a_group() {
+    let (stack, aws) = aws().await;
+    assert!(!aws.fair_queues);
+    for priority in Priority::ALL {
+        assert_eq!(aws.ports().queue.send(priority, &[a_message().encode()]).await, Ok(vec![Ok(())]));
+    }
+    stack.stop().await;
+}

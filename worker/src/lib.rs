@@ -1,7 +1,7 @@
 //! The `punctual-worker` command: takes runs from the queues and does their work.
 //!
 //! A message goes five of the nine steps here, one module each: [`lease`], `idempotency`, [`rate`], [`deliver`],
-//! `record`; `shares` and [`steering`] keep what [`rate`] goes by; `pipeline` is the way through them, [`service`] the loops around it.
+//! `record`; `shares` and [`steering`] keep what [`rate`] goes by; `report` tells operators of circuits; `pipeline` is the way through them, [`service`] the loops around it.
 
 pub mod alive;
 mod clock;
@@ -14,6 +14,7 @@ mod metrics;
 mod pipeline;
 pub mod rate;
 mod record;
+mod report;
 pub mod returns;
 pub mod service;
 pub mod settings;

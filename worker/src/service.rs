@@ -7,6 +7,7 @@ use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::pipeline::{Context, handle, pause};
 use crate::rate::{Permits, Sharing};
+use crate::report::Reporter;
 use crate::returns::{self, Returns};
 use crate::settings::WorkSettings;
 use crate::shares::Keeper;
@@ -90,6 +91,8 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     let alive = Arc::new(Alive::new(clock.clone()));
     let (permits, store) = (context.permits.clone(), context.ports.shares.clone());
     let shares = Arc::new(Keeper::new(permits, store, clock.clone(), settings.share_leases, &context.id));
+    let (slots, store) = (context.slots.clone(), context.ports.reports.clone());
+    let reporter = Arc::new(Reporter::new(slots, store, clock.clone(), &context.id));
     let (stopping, is_stopping) = watch::channel(false);
     let mut receivers = JoinSet::new();
     for priority in &settings.priorities {
@@ -117,8 +120,10 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     });
     let mut steerer = JoinSet::new();
     steerer.spawn({
-        let (context, shares) = (context.clone(), shares.clone());
-        async move { steer(&context, &shares).await }
+        let (context, shares, reporter) = (context.clone(), shares.clone(), reporter.clone());
+        async move {
+            tokio::join!(steer(&context, &shares), reporter.keep());
+        }
     });
 
     let broken = tokio::select! {
@@ -128,7 +133,7 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
         ended = dealer.join_next() => Some(("slots", ended)),
         ended = keeper.join_next() => Some(("heartbeats", ended)),
         ended = watcher.join_next() => Some(("the watch over the clock", ended)),
-        ended = steerer.join_next() => Some(("rate shares and holds", ended)),
+        ended = steerer.join_next() => Some(("rate shares, holds and reports", ended)),
         ended = returner.join_next() => Some(("giving back", ended)),
         overdue = alive.watch(settings.alive_file.as_deref()) => Some((overdue, None)),
     };
@@ -147,7 +152,7 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
     watcher.shutdown().await;
     steerer.shutdown().await;
     let last_calls = async {
-        tokio::join!(shares.leave(), hands.give_back_all());
+        tokio::join!(shares.leave(), reporter.leave(), hands.give_back_all());
         drop((context, hands));
         while returner.join_next().await.is_some() {}
     };

@@ -32,6 +32,7 @@ pub struct Slots {
     metrics: Arc<Metrics>,
     state: Mutex<State>,
     changed: Notify,
+    circuits_changed: Notify,
 }
 
 struct State {
@@ -83,7 +84,8 @@ impl Slots {
             circuits: BTreeMap::new(),
             pacing: Pacing::default(),
         };
-        Arc::new(Slots { clock, permits, rule, metrics, state: Mutex::new(state), changed: Notify::new() })
+        let (changed, circuits_changed) = (Notify::new(), Notify::new());
+        Arc::new(Slots { clock, permits, rule, metrics, state: Mutex::new(state), changed, circuits_changed })
     }
 
     /// Waits for a turn. Whoever stops waiting loses nothing for others.
@@ -157,6 +159,9 @@ impl Slots {
                 tracing::info!(%target, "calls succeed again");
             }
             state.turns.probe(target, after != Gate::Closed);
+            if (before == Gate::Closed) != (after == Gate::Closed) {
+                self.circuits_changed.notify_one();
+            }
         }
         // Whoever waits learns it by the end of its channel.
         drop(sent_away);
@@ -169,6 +174,12 @@ impl Slots {
         let state = self.lock();
         let gates = state.circuits.iter().map(|(target, circuit)| (target.clone(), circuit.gate(now)));
         gates.filter(|(_, gate)| *gate != Gate::Closed).collect()
+    }
+
+    /// Waits until a circuit opens that was closed, or is closed again. What changes before the wait ends it too; one waits
+    /// at a time.
+    pub async fn circuits_changed(&self) {
+        self.circuits_changed.notified().await;
     }
 
     /// Hands out turns, for ever.

@@ -7,6 +7,7 @@ use aws_config::timeout::TimeoutConfig;
 use aws_smithy_http_client::Builder;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,14 +32,24 @@ pub enum ConnectError {
          stack` and use the exports it prints"
     )]
     NoCredentials,
+    /// A setting with a value that it does not have.
+    #[error(
+        "{FAIR_QUEUES} is neither 0 nor 1: write 1 to give each tenant a message group of its own, 0 for no groups"
+    )]
+    FairQueues,
 }
 
+/// Turns fair queues on.
+const FAIR_QUEUES: &str = "PUNCTUAL_FAIR_QUEUES";
+
 /// Prepares clients from the environment, as all AWS tools read it (`AWS_REGION`, credentials,
-/// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`). Their clock is this host's, set right by the store's answers.
+/// `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`), with fair queues if `PUNCTUAL_FAIR_QUEUES` is 1. Their clock is this
+/// host's, set right by the store's answers.
 ///
 /// # Errors
-/// When region or credentials are missing. Nothing is called yet.
+/// When region or credentials are missing, or the setting is neither 0 nor 1. Nothing is called yet.
 pub async fn connect(names: Names) -> Result<Aws, ConnectError> {
+    let fair_queues = fair_queues(std::env::var_os(FAIR_QUEUES).as_deref())?;
     let config = config_loader().load().await;
     if config.region().is_none() {
         return Err(ConnectError::NoRegion);
@@ -49,7 +60,16 @@ pub async fn connect(names: Names) -> Result<Aws, ConnectError> {
         .map_err(|_| ConnectError::NoCredentials)?;
     let (dynamodb, sqs) =
         (aws_sdk_dynamodb::config::Builder::from(&config), aws_sdk_sqs::config::Builder::from(&config));
-    Ok(Aws::new(dynamodb, sqs, names, Arc::new(AnchoredClock::of_this_host())))
+    Ok(Aws { fair_queues, ..Aws::new(dynamodb, sqs, names, Arc::new(AnchoredClock::of_this_host())) })
+}
+
+/// Whether the setting turns fair queues on; off where it is not set.
+fn fair_queues(setting: Option<&OsStr>) -> Result<bool, ConnectError> {
+    match setting.map(OsStr::as_encoded_bytes) {
+        None | Some(b"0") => Ok(false),
+        Some(b"1") => Ok(true),
+        Some(_) => Err(ConnectError::FairQueues),
+    }
 }
 
 /// What all clients share: one HTTP client for TLS and plain HTTP, bounded times, quick back-off. Whoever knows region,
@@ -78,4 +98,18 @@ pub(super) fn long_poll_timeouts(wait: Duration) -> TimeoutConfig {
         .operation_attempt_timeout(wait + ATTEMPT_TIMEOUT)
         .operation_timeout(wait + CALL_TIMEOUT)
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fair_queues_are_on_by_1_only_and_other_words_are_refused() {
+        let read = |setting: Option<&str>| fair_queues(setting.map(OsStr::new)).map_err(|error| error.to_string());
+        assert_eq!((read(None), read(Some("0")), read(Some("1"))), (Ok(false), Ok(false), Ok(true)));
+        for bad in ["", "true", "on", "2", " 1"] {
+            assert!(read(Some(bad)).unwrap_err().contains("PUNCTUAL_FAIR_QUEUES is neither 0 nor 1"), "{bad}");
+        }
+    }
 }

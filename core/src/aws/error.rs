@@ -5,6 +5,7 @@ use crate::error::PortError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_sqs::types::BatchResultErrorEntry;
 use std::error::Error;
 
 const THROTTLES: [&str; 6] = [
@@ -67,11 +68,13 @@ pub(super) fn met_by_update(error: &SdkError<UpdateItemError>) -> Option<Item> {
 }
 
 /// An error of one entry of a batch.
-pub(super) fn entry_error(what: &str, code: &str, senders_fault: bool) -> PortError {
+pub(super) fn entry_error(what: &str, entry: &BatchResultErrorEntry) -> PortError {
+    let code = entry.code.as_str();
     if THROTTLES.contains(&code) {
         PortError::Throttled(format!("{what} is throttled ({code})"))
-    } else if senders_fault {
-        PortError::Permanent(format!("{what} refused an entry: {code}"))
+    } else if entry.sender_fault {
+        let detail = entry.message.as_deref().unwrap_or_default();
+        PortError::Permanent(format!("{what} refused an entry: {code}: {}", without_quotes(detail)))
     } else {
         PortError::Temporary(format!("{what} failed on an entry: {code}"))
     }

@@ -13,6 +13,7 @@ mod jobs;
 mod leases;
 mod payload_item;
 mod queue;
+mod reports;
 mod run_item;
 mod runs;
 mod schedule_item;
@@ -95,10 +96,12 @@ pub struct Aws {
     pub names: Names,
     /// Shows the store's time as soon as the store has answered a call. The process goes by this clock alone.
     pub clock: Arc<AnchoredClock>,
+    /// Whether messages of the priority queues carry their tenant as the group of SQS's fair queues.
+    pub fair_queues: bool,
 }
 
 impl Aws {
-    /// Clients made from these settings; what DynamoDB answers is heard by `clock`.
+    /// Clients made from these settings, without fair queues; what DynamoDB answers is heard by `clock`.
     pub fn new(
         dynamodb: aws_sdk_dynamodb::config::Builder,
         sqs: aws_sdk_sqs::config::Builder,
@@ -111,6 +114,7 @@ impl Aws {
             sqs: aws_sdk_sqs::Client::from_conf(sqs.build()),
             names,
             clock,
+            fair_queues: false,
         }
     }
 
@@ -122,6 +126,7 @@ impl Aws {
             runs: Arc::new(runs::DynamoRuns::new(self)),
             leases: Arc::new(leases::DynamoLeases::new(self)),
             shares: Arc::new(shares::DynamoShares::new(self)),
+            reports: Arc::new(reports::DynamoReports::new(self)),
             control: Arc::new(control::DynamoControl::new(self)),
             queue: Arc::new(queue::SqsQueue::new(self)),
         }

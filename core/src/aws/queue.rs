@@ -4,7 +4,7 @@ use super::client::long_poll_timeouts;
 use super::error::{entry_error, port_error};
 use super::{Aws, Names};
 use crate::error::PortError;
-use crate::message::DeadLetter;
+use crate::message::{DeadLetter, Message};
 use crate::ports::{
     BATCH, Delivery, LONGEST_WAIT, PortResult, QueueDepth, RunQueue, SendResult, check_batch, check_body, check_delay,
     check_visibility,
@@ -21,6 +21,7 @@ use tokio::sync::OnceCell;
 pub(super) struct SqsQueue {
     client: aws_sdk_sqs::Client,
     names: Names,
+    fair_queues: bool,
     urls: [OnceCell<String>; Priority::ALL.len()],
     dead_letters: OnceCell<String>,
 }
@@ -30,6 +31,7 @@ impl SqsQueue {
         Self {
             client: aws.sqs.clone(),
             names: aws.names.clone(),
+            fair_queues: aws.fair_queues,
             urls: Default::default(),
             dead_letters: OnceCell::new(),
         }
@@ -69,7 +71,8 @@ impl RunQueue for SqsQueue {
         let mut results: Vec<SendResult> = bodies.iter().map(|body| check_body(body)).collect();
         let entries = bodies.iter().enumerate().filter(|(i, _)| results[*i].is_ok()).map(|(i, body)| {
             let entry = SendMessageBatchRequestEntry::builder().id(i.to_string()).message_body(body);
-            entry.delay_seconds(delay_s).build().expect("id and body are given")
+            let group = self.fair_queues.then(|| group_of(body)).flatten();
+            entry.delay_seconds(delay_s).set_message_group_id(group).build().expect("id and body are given")
         });
         let entries: Vec<_> = entries.collect();
         if entries.is_empty() {
@@ -185,12 +188,18 @@ impl RunQueue for SqsQueue {
     }
 }
 
+/// The group of a message in a fair queue: its tenant; none for a body that names no tenant here. A tenant's name is always
+/// a group's: that may have 128 letters, digits and marks of punctuation.
+fn group_of(body: &str) -> Option<String> {
+    Message::decode(body).ok().map(|message| message.job_key.tenant().to_owned())
+}
+
 /// Only what the queue says it did is done: an entry that the answer does not name is unknown.
 fn settle(name: &str, results: &mut [SendResult], accepted: &[&str], failed: &[BatchResultErrorEntry]) {
     for (i, result) in results.iter_mut().enumerate().filter(|(_, r)| r.is_ok()) {
         let id = i.to_string();
         if let Some(entry) = failed.iter().find(|entry| entry.id == id) {
-            *result = Err(entry_error(name, &entry.code, entry.sender_fault));
+            *result = Err(entry_error(name, entry));
         } else if !accepted.contains(&id.as_str()) {
             *result = Err(PortError::Unknown(format!("{name} did not say what came of an entry")));
         }
@@ -200,4 +209,46 @@ fn settle(name: &str, results: &mut [SendResult], accepted: &[&str], failed: &[B
 /// SQS counts in seconds: a fraction is rounded up, so that nothing is shown before its time.
 fn whole_seconds(time: Duration) -> i32 {
     (time.as_secs() + u64::from(time.subsec_nanos() > 0)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{JobKey, check_tenant};
+    use crate::message::MESSAGE_VERSION;
+    use crate::run::RunKey;
+    use chrono::DateTime;
+
+    fn message_of(tenant: &str) -> Message {
+        let at = DateTime::from_timestamp(1_791_170_000, 0).unwrap();
+        Message {
+            v: MESSAGE_VERSION,
+            job_key: JobKey::new(tenant, "48213/bill").unwrap(),
+            run_key: RunKey::scheduled(at),
+            generation: 1,
+            scheduled_at: at,
+            due_at: at,
+            first_enqueued_at: at,
+            scheduler: "s".into(),
+        }
+    }
+
+    #[test]
+    fn the_group_of_a_message_is_its_tenant_and_a_foreign_body_has_none() {
+        assert_eq!(group_of(&message_of("bank").encode()).as_deref(), Some("bank"));
+        let newer = message_of("bank").encode().replacen("\"v\":1", "\"v\":9", 1);
+        for foreign in ["", "{}", "not json", newer.as_str()] {
+            assert_eq!(group_of(foreign), None, "{foreign}");
+        }
+    }
+
+    // MessageGroupId: 1 to 128 characters, letters, digits and !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~ (Amazon SQS API Reference).
+    #[test]
+    fn every_tenants_name_can_be_a_group() {
+        let of_length = |length| (0..=length).rev().find(|n| check_tenant(&"t".repeat(*n)).is_ok());
+        assert!(of_length(1_000).is_some_and(|longest| longest <= 128));
+        assert!(check_tenant("").is_err());
+        let allowed = (0..=0x2ffu32).filter_map(char::from_u32).filter(|c| check_tenant(&c.to_string()).is_ok());
+        assert!(allowed.into_iter().all(|c| c.is_ascii_alphanumeric() || c.is_ascii_punctuation()));
+    }
 }

@@ -12,6 +12,7 @@ pub mod due;
 pub mod jobs;
 pub mod leases;
 pub mod queue;
+pub mod reports;
 pub mod runs;
 mod samples;
 pub mod shares;
@@ -99,6 +100,12 @@ macro_rules! for_each_conformance_case {
                 a_beat_whose_answer_was_lost_is_held,
                 a_beat_that_comes_too_late_is_lost,
                 shares_are_not_listed_among_leases,
+            ]
+            reports: [
+                a_report_survives_the_round_trip_whole,
+                a_report_takes_the_place_of_the_last_one,
+                a_removed_report_is_gone,
+                reports_and_leases_are_not_listed_among_each_other,
             ]
             control: [
                 shard_counts_are_set_once,

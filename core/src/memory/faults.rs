@@ -212,6 +212,7 @@ impl Faults {
             runs: Arc::new(Faulty::new(ports.runs, self)),
             leases: Arc::new(Faulty::new(ports.leases, self)),
             shares: Arc::new(Faulty::new(ports.shares, self)),
+            reports: Arc::new(Faulty::new(ports.reports, self)),
             control: Arc::new(Faulty::new(ports.control, self)),
             queue: Arc::new(Faulty::new(ports.queue, self)),
         }

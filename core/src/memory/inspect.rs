@@ -8,6 +8,7 @@ use crate::message::{DeadLetter, Message};
 use crate::payload::Handler;
 use crate::priority::Priority;
 use crate::rate::Shares;
+use crate::report::WorkerReport;
 use crate::run::{RunId, RunRow};
 use crate::steering::Steering;
 use crate::target::Target;
@@ -133,6 +134,11 @@ impl World {
     /// Who holds how many shares of a target's limit.
     pub fn shares(&self, target: &Target) -> Shares {
         self.state().shares.get(target).cloned().unwrap_or_default()
+    }
+
+    /// What workers say of themselves, by their ids.
+    pub fn reports(&self) -> Vec<WorkerReport> {
+        self.state().reports.values().cloned().collect()
     }
 
     /// Limits and holds in force.

@@ -12,6 +12,7 @@ mod inspect;
 mod jobs;
 mod leases;
 mod queue;
+mod reports;
 mod runs;
 mod shares;
 
@@ -27,6 +28,7 @@ use crate::message::DeadLetter;
 use crate::ports::{Gateway, Ports};
 use crate::priority::Priority;
 use crate::rate::Shares;
+use crate::report::WorkerReport;
 use crate::steering::Steering;
 use crate::target::Target;
 use chrono::{DateTime, Utc};
@@ -35,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// All that exists: jobs, rows, leases, rate shares, settings, queues, dead letters, and a gateway.
+/// All that exists: jobs, rows, leases, rate shares, reports, settings, queues, dead letters, and a gateway.
 #[derive(Clone)]
 pub struct World {
     inner: Arc<Inner>,
@@ -54,6 +56,7 @@ struct State {
     rows: runs::Rows,
     leases: BTreeMap<LeaseId, Lease>,
     shares: BTreeMap<Target, Shares>,
+    reports: BTreeMap<String, WorkerReport>,
     layout: Option<Layout>,
     steering: Steering,
     // Never forgotten: DynamoDB promises no moment either.
@@ -79,6 +82,7 @@ impl World {
             runs: world.clone(),
             leases: world.clone(),
             shares: world.clone(),
+            reports: world.clone(),
             control: world.clone(),
             queue: world,
         }

@@ -6,6 +6,7 @@
 mod gateway;
 mod leases;
 mod queue;
+mod reports;
 mod shares;
 mod store;
 
@@ -15,6 +16,7 @@ pub use queue::{
     BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_DELAY, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch,
     check_body, check_delay, check_visibility,
 };
+pub use reports::ReportStore;
 pub use shares::{Beat, ShareStore};
 pub use store::{
     ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore,
@@ -40,6 +42,8 @@ pub struct Ports {
     pub leases: Arc<dyn LeaseStore>,
     /// Rate shares.
     pub shares: Arc<dyn ShareStore>,
+    /// What workers say of themselves.
+    pub reports: Arc<dyn ReportStore>,
     /// Settings that live in the store.
     pub control: Arc<dyn Control>,
     /// The priority queues and the dead letters.

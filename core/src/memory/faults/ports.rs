@@ -9,11 +9,12 @@ use crate::message::DeadLetter;
 use crate::payload::Handler;
 use crate::ports::{
     Advance, Beat, Call, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead,
-    JobStore, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, RunQueue, RunStore,
-    SendResult, ShareStore,
+    JobStore, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, ReportStore, RunQueue,
+    RunStore, SendResult, ShareStore,
 };
 use crate::priority::Priority;
 use crate::rate::Shares;
+use crate::report::WorkerReport;
 use crate::retry::Outcome;
 use crate::run::{RunId, RunRow};
 use crate::steering::Steering;
@@ -215,6 +216,24 @@ impl ShareStore for Faulty<dyn ShareStore> {
     async fn change(&self, target: &Target, from: u64, to: &Shares) -> PortResult<Shares> {
         let (port, target, to) = (self.port.clone(), target.clone(), to.clone());
         self.faults.call("shares.change", async move { port.change(&target, from, &to).await }).await
+    }
+}
+
+#[async_trait]
+impl ReportStore for Faulty<dyn ReportStore> {
+    async fn put(&self, report: &WorkerReport) -> PortResult<()> {
+        let (port, report) = (self.port.clone(), report.clone());
+        self.faults.call("reports.put", async move { port.put(&report).await }).await
+    }
+
+    async fn remove(&self, worker: &str) -> PortResult<()> {
+        let (port, worker) = (self.port.clone(), worker.to_owned());
+        self.faults.call("reports.remove", async move { port.remove(&worker).await }).await
+    }
+
+    async fn list(&self) -> PortResult<Vec<WorkerReport>> {
+        let port = self.port.clone();
+        self.faults.call("reports.list", async move { port.list().await }).await
     }
 }
 
