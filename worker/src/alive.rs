@@ -72,7 +72,7 @@ impl Alive {
                 return what;
             }
             if let Some(file) = file
-                && let Err(error) = tokio::fs::write(file, self.clock.boottime().as_millis().to_string()).await
+                && let Err(error) = write(file, self.clock.boottime())
             {
                 tracing::warn!(%error, "the file for the health check cannot be written");
             }
@@ -83,6 +83,15 @@ impl Alive {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes the file beside, and puts it in place whole: whoever reads it never finds half of it. A few bytes a second are not
+/// worth a thread of their own.
+fn write(file: &Path, now: Duration) -> std::io::Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    std::fs::write(&beside, now.as_millis().to_string())?;
+    std::fs::rename(&beside, file)
 }
 
 /// Whether the worker that keeps `file` gets anywhere, by a clock of the same host.
