@@ -178,8 +178,8 @@ fn refused(what: &str, error: &Error) -> Option<Outcome> {
     is_final.then(|| Outcome::Permanent { reason: format!("the mail server refused {what} ({})", codes(error)) })
 }
 
-/// Whether a 5yz is about this very email. Servers answer so as well, at the recipient or after the text, when they mean the client, its
-/// login or its sender (RFC 3463, 3.8: 5.7.z): all emails meet that, until somebody mends it.
+/// Whether a 5yz is about this very email. Servers answer so as well, at the recipient or after the text, when they mean the
+/// client, its login or its sender (RFC 3463, 3.8: 5.7.z): all emails meet that, until somebody mends it.
 fn blames_the_email(code: u16, enhanced: Option<[u16; 3]>) -> bool {
     match (code, enhanced) {
         // Out of order, not logged in, a login that is wrong.
@@ -198,7 +198,7 @@ fn blames_the_email(code: u16, enhanced: Option<[u16; 3]>) -> bool {
 fn enhanced(error: &Error) -> Option<[u16; 3]> {
     let text = error.source().filter(|_| error.status().is_some())?.to_string();
     let numbers: Option<Vec<u16>> = text.split_whitespace().next()?.split('.').map(|part| part.parse().ok()).collect();
-    numbers?.try_into().ok()
+    numbers?.try_into().ok().filter(|[class, ..]: &[u16; 3]| matches!(class, 4 | 5))
 }
 
 /// It did not go out. A server's own words are left out: they quote addresses.

@@ -122,7 +122,7 @@ async fn an_email_goes_out_with_the_same_id_at_each_attempt() {
 
 #[tokio::test]
 async fn each_answer_means_what_the_table_says() {
-    let cases: [(&str, &str, OutcomeClass); 36] = [
+    let cases: [(&str, &str, OutcomeClass); 39] = [
         ("HELLO", "421 busy", Temporary),
         ("HELLO", "554 no", Temporary),
         ("HELLO", "", Temporary),
@@ -145,6 +145,9 @@ async fn each_answer_means_what_the_table_says() {
         ("RCPT", "530 5.1.1 log in", Temporary),
         ("RCPT", "535 5.7.8 log in", Temporary),
         ("RCPT", "503 5.5.1 MAIL first", Temporary),
+        ("RCPT", "550 4.2.1 make up your mind", Temporary),
+        ("RCPT", "550 5.12.2026 is no code of ours", Temporary),
+        ("RCPT", "550 12.5.2026 is a day", Permanent),
         ("RCPT", "", Temporary),
         ("DATA", "451 later", Temporary),
         ("DATA", "554 no", Temporary),
