@@ -29,7 +29,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Sends by `client` to any queue but those of `names`; hosts that `allowed` names may have any form of URL.
+    /// Sends by `client` to any queue but those of `names`; hosts that `allowed` names need not be SQS's own.
     pub fn new(client: Client, allowed: AllowList, names: &Names) -> Self {
         let own = Priority::ALL.iter().map(|priority| names.queue(*priority)).chain([names.dead_letters()]).collect();
         Queues { client, allowed, own }
