@@ -174,30 +174,35 @@ pub fn check_url(text: &str, allowed: &AllowList) -> Result<Url, String> {
 /// An SQS queue, as its URL names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueName {
+    /// The URL as it was judged, and is to be used: written otherwise it may be read otherwise.
+    pub url: String,
     /// Where it is; none where the URL does not say, and the operator's own region is meant.
     pub region: Option<String>,
     /// Its name, without its account.
     pub name: String,
 }
 
-/// Reads a queue's URL: `https://sqs.REGION.amazonaws.com/ACCOUNT/NAME`, or one at a host that is allowed.
+/// Reads a queue's URL: `https://sqs.REGION.amazonaws.com/ACCOUNT/NAME`, or one at a host that is allowed, with a path of two
+/// parts as well.
 ///
 /// # Errors
 /// Says what was expected, and nothing of the URL.
 pub fn check_queue_url(text: &str, allowed: &AllowList) -> Result<QueueName, String> {
     let expected = "expected a queue's URL such as `https://sqs.eu-west-1.amazonaws.com/123456789012/bills`";
     let url = read_url(text)?;
-    let name = url.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default().to_owned();
+    let parts: Vec<&str> = url.path_segments().map(Iterator::collect).unwrap_or_default();
+    let [account, name] = parts[..] else { return Err(expected.into()) };
     let is_name =
         (1..=80).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-    if !is_name || url.query().is_some() {
+    if !is_name || account.is_empty() || url.query().is_some() {
         return Err(expected.into());
     }
     if name.ends_with(".fifo") {
         return Err("FIFO queues are not supported: their order is not kept by runs that are retried".into());
     }
+    let named = |region| QueueName { url: url.to_string(), region, name: name.to_owned() };
     if allowed.allows(&url) {
-        return Ok(QueueName { region: None, name });
+        return Ok(named(None));
     }
     let host = url.host_str().unwrap_or_default();
     let region = host
@@ -207,11 +212,10 @@ pub fn check_queue_url(text: &str, allowed: &AllowList) -> Result<QueueName, Str
         .and_then(|host| host.strip_prefix("sqs.").or_else(|| host.strip_prefix("sqs-fips.")));
     let is_region =
         |region: &&str| !region.is_empty() && region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    let account = url.path().strip_prefix('/').and_then(|path| path.split_once('/')).map_or("", |(account, _)| account);
     let is_account = account.len() == 12 && account.bytes().all(|b| b.is_ascii_digit());
-    let is_whole = url.path().split('/').count() == 3 && url.port().is_none() && url.scheme() == "https";
+    let is_plain = url.port().is_none() && url.scheme() == "https";
     match region.filter(is_region) {
-        Some(region) if is_account && is_whole => Ok(QueueName { region: Some(region.to_owned()), name }),
+        Some(region) if is_account && is_plain => Ok(named(Some(region.to_owned()))),
         _ => Err(format!("{expected}; {EXEMPT}")),
     }
 }
@@ -397,8 +401,28 @@ mod tests {
         }
         assert!(read("https://sqs.eu-west-1.amazonaws.com/123456789012/bills.fifo").unwrap_err().contains("FIFO"));
         let allowed = "127.0.0.1:4566".parse().unwrap();
-        let local = check_queue_url("http://127.0.0.1:4566/000000000000/bills", &allowed).unwrap();
-        assert_eq!(local, QueueName { region: None, name: "bills".into() });
+        let url = "http://127.0.0.1:4566/000000000000/bills";
+        let local = check_queue_url(url, &allowed).unwrap();
+        assert_eq!(local, QueueName { url: url.into(), region: None, name: "bills".into() });
+        for path in ["bills", "/bills", "000000000000/", "admin/000000000000/bills", "000000000000/x/bills"] {
+            let error = check_queue_url(&format!("http://127.0.0.1:4566/{path}"), &allowed).unwrap_err();
+            assert!(error.contains("expected a queue's URL"), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_queue_is_sent_to_by_the_url_that_was_judged() {
+        let judged = "https://sqs.eu-west-1.amazonaws.com/123456789012/bills";
+        for written in [
+            judged,
+            "HTTPS://SQS.eu-west-1.AMAZONAWS.com:443/123456789012/bills",
+            "https://sqs.eu-west-1.amazonaws.com/123456789012/x/../bills",
+            "https:\\\\sqs.eu-west-1.amazonaws.com\\123456789012\\bills",
+            " https://sqs.eu-west-1.amazonaws.com/1234567\n89012/bills\t",
+        ] {
+            let queue = check_queue_url(written, &AllowList::default()).unwrap();
+            assert_eq!((queue.url.as_str(), queue.name.as_str()), (judged, "bills"), "{written}");
+        }
     }
 
     #[test]

@@ -234,7 +234,9 @@ impl Payload {
             Payload::Email { subject, .. } if subject.chars().any(char::is_control) => {
                 Err("the subject must be one line, without control characters".into())
             }
-            Payload::Webhook { body, .. } => {
+            Payload::Email { text, .. } => check_lines(text),
+            Payload::Webhook { url, body, .. } => {
+                check_host(url)?;
                 let read: Result<serde::de::IgnoredAny, _> = serde_json::from_str(body);
                 let say = "put a variable into it as `{{ vars.name | tojson }}`, without quotes of your own";
                 read.map_err(|e| format!("the body is not JSON (line {}, column {}); {say}", e.line(), e.column()))
@@ -243,7 +245,7 @@ impl Payload {
             Payload::Queue { body, .. } => check_body(body).map_err(|_| {
                 format!("the body holds a character that SQS does not take, or is beyond {LONGEST_BODY_BYTES} bytes")
             }),
-            Payload::Email { .. } | Payload::Noop | Payload::Unread(_) => Ok(()),
+            Payload::Noop | Payload::Unread(_) => Ok(()),
         }
     }
 
@@ -274,6 +276,27 @@ fn check_text(what: &str, text: &str, longest: usize) -> Result<(), String> {
         return Err(format!("the {what} has {} bytes: {longest} are allowed", text.len()));
     }
     Ok(())
+}
+
+/// Checks that an email's text is lines and nothing else. Mail servers read a lone carriage return or NUL in different ways, and
+/// what one takes for text may be the end of it, and a next message, to another.
+fn check_lines(text: &str) -> Result<(), String> {
+    if text.replace("\r\n", "\n").chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
+        return Err(
+            "the text holds a control character that is neither a tab nor the end of a line: leave it out".into()
+        );
+    }
+    Ok(())
+}
+
+/// Checks that limits and holds can name the host of a webhook.
+fn check_host(url: &str) -> Result<(), String> {
+    if read_url(url)?.host_str().is_some_and(Target::can_name) {
+        return Ok(());
+    }
+    Err("the host of the address must be letters, digits, `-`, `_` and `.`, at most 253 in all, such as `hooks.example.com`: limits and holds \
+         are kept for it by name"
+        .into())
 }
 
 /// Checks a mailbox: what mail servers take without quoting, and nothing that could end a header or a command.

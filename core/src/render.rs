@@ -3,12 +3,18 @@
 use crate::job::JobSpec;
 use crate::message::Message;
 use crate::payload::{LONGEST_PAYLOAD_BYTES, LONGEST_SUBJECT_BYTES, LONGEST_TEXT_BYTES, Payload};
+use crate::retry::MOST_ATTEMPTS;
+use crate::run::{RunId, RunKey};
 use crate::template::{self, Values, Vars};
 use crate::zone::Zones;
 use chrono::DateTime;
 
 /// The instant that a job's texts are tried with when it is made.
 const SAMPLE_S: i64 = 1_796_441_400;
+/// One on a Wednesday, which has the longest name.
+const LONGEST_S: i64 = 1_796_787_000;
+/// More replays of one run than anybody asks for.
+const LAST_REPLAY: u32 = 999;
 
 /// What attempt `attempt` of a message's run carries: texts with everything put in, checked as they will be sent.
 ///
@@ -26,12 +32,15 @@ pub fn render(spec: &JobSpec, message: &Message, attempt: u32, zones: &Zones) ->
     finished(spec, &values)
 }
 
-/// Checks what a job says by putting an example's values in.
+/// Checks what a job says by putting an example's values in, and then the longest that each variable can have: what fits on a
+/// Saturday must fit on a Wednesday. Which branches other values take is not tried.
 ///
 /// # Errors
 /// What is wrong, without personal data.
 pub fn check(spec: &JobSpec) -> Result<(), String> {
-    finished(spec, &sample(spec)).map(|_| ())
+    finished(spec, &sample(spec))?;
+    let finished = finished(spec, &longest(spec));
+    finished.map(|_| ()).map_err(|reason| format!("with the longest values that a run can have, {reason}"))
 }
 
 /// A job's payload as one of its runs would carry it, for whoever wants to know its size.
@@ -53,6 +62,20 @@ fn sample(spec: &JobSpec) -> Values<'_> {
         tenant: spec.key.tenant(),
         local: at.naive_utc(),
         vars: spec.payload.vars().unwrap_or(&NO_VARS),
+    }
+}
+
+/// A run by hand, replayed again and again, at its last attempt.
+fn longest(spec: &JobSpec) -> Values<'_> {
+    let at = DateTime::from_timestamp(LONGEST_S, 0).expect("it is in range");
+    let run_key = RunKey::manual(at, &"f".repeat(40)).replay(LAST_REPLAY);
+    Values {
+        run_id: RunId { job_key: spec.key.clone(), run_key }.to_string(),
+        scheduled_at: at,
+        due_at: at,
+        attempt: MOST_ATTEMPTS,
+        local: at.naive_utc(),
+        ..sample(spec)
     }
 }
 

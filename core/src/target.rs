@@ -32,9 +32,16 @@ impl Target {
         Target("noop".into())
     }
 
-    /// The webhooks of one host.
+    /// The webhooks of one host. A name is the same with and without the dot of the root.
     pub fn webhook(host: &str) -> Self {
-        Target(format!("webhook/{}", host.to_ascii_lowercase()))
+        Target(format!("webhook/{}", host.trim_end_matches('.').to_ascii_lowercase()))
+    }
+
+    /// Whether the webhooks of a host can be named, and so be limited and held: letters, digits, `-`, `_` and `.`, or an address.
+    pub fn can_name(host: &str) -> bool {
+        let host = host.trim_end_matches('.');
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']');
+        (1..=LONGEST_HOST).contains(&host.len()) && host.chars().all(fits)
     }
 
     /// Whether it is a webhook's host.
@@ -58,13 +65,9 @@ impl std::str::FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_host = |host: &str| {
-            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '[' | ']');
-            (1..=LONGEST_HOST).contains(&host.len()) && host.chars().all(fits)
-        };
         match text.split_once('/') {
             None if ["sms", "email", "queue", "noop"].contains(&text) => Ok(Target(text.into())),
-            Some(("webhook", host)) if is_host(host) => Ok(Target::webhook(host)),
+            Some(("webhook", host)) if Target::can_name(host) => Ok(Target::webhook(host)),
             _ => Err("a target is `sms`, `email`, `queue`, `noop`, or `webhook/` and a host, such as `webhook/hooks.example.com`".into()),
         }
     }
@@ -79,9 +82,14 @@ mod tests {
         for text in ["sms", "email", "queue", "noop", "webhook/hooks.example.com"] {
             assert_eq!(text.parse::<Target>().unwrap().as_str(), text);
         }
-        assert_eq!("webhook/Hooks.Example.COM".parse(), Ok(Target::webhook("hooks.example.com")));
-        for bad in ["", "SMS", "webhook", "webhook/", "webhook/a b", "webhook/a/b", "pager/x"] {
+        for same in ["webhook/Hooks.Example.COM", "webhook/hooks.example.com."] {
+            assert_eq!(same.parse(), Ok(Target::webhook("hooks.example.com")));
+        }
+        for bad in
+            ["", "SMS", "webhook", "webhook/", "webhook/.", "webhook/a b", "webhook/a/b", "webhook/a!b", "pager/x"]
+        {
             assert!(bad.parse::<Target>().unwrap_err().contains("webhook/"), "{bad}");
         }
+        assert!(Target::can_name(&"a".repeat(253)) && !Target::can_name(&"a".repeat(254)));
     }
 }

@@ -1,9 +1,9 @@
 //! Step 8, *deliver*: texts with variables, and what may stand in them.
 //!
 //! A text without `{{` and `{%` is taken as it is. Everything else is checked when its job is made: it may name variables,
-//! pass them through a few filters, and hold simple conditions. Loops, calls and arithmetic are refused, so a text
-//! costs no more to render than its own length, whoever wrote it. Errors name places, never what was found: texts are
-//! personal data.
+//! pass them through a few filters, and hold simple conditions. Loops, calls and arithmetic are refused, a variable has at most
+//! four filters, and JSON is made of it once: what a text costs to render grows with its length alone, whoever wrote it.
+//! Errors name places, never what was found: texts are personal data.
 
 mod grammar;
 
@@ -22,6 +22,8 @@ pub const MOST_VARS: usize = 20;
 /// The longest value of one, in bytes.
 pub const LONGEST_VAR_BYTES: usize = 500;
 const LONGEST_NAME: usize = 32;
+/// The longest JSON of one value, in bytes: no finished text may be longer.
+const LONGEST_JSON_BYTES: usize = 16_384;
 
 /// What a text can say of the run it is made for.
 #[derive(Clone, PartialEq, Eq)]
@@ -129,7 +131,10 @@ fn environment<'a>() -> Environment<'a> {
 }
 
 fn to_json(value: &Value) -> Result<String, minijinja::Error> {
-    serde_json::to_string(value).map_err(|_| minijinja::ErrorKind::BadSerialization.into())
+    let unfit = || minijinja::Error::from(minijinja::ErrorKind::BadSerialization);
+    let mut out = Bounded { bytes: Vec::new(), longest: LONGEST_JSON_BYTES, is_full: false };
+    serde_json::to_writer(&mut out, value).map_err(|_| unfit())?;
+    String::from_utf8(out.bytes).map_err(|_| unfit())
 }
 
 impl Values<'_> {

@@ -341,7 +341,7 @@ fn prepare(
     }
     let payload = render(&screened.job.spec, message, begun.attempt, &context.zones);
     let payload = payload.map_err(|reason| Outcome::Permanent { reason })?;
-    Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload }, time))
+    Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload, time }, time))
 }
 
 /// The call itself.

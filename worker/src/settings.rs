@@ -36,8 +36,8 @@ pub struct Cli {
     /// workers that have one.
     #[arg(long, env = "PUNCTUAL_SMS_URL", hide_env_values = true)]
     pub sms_url: Option<String>,
-    /// The mail server: `smtps://user:password@mail.example.com`, or `smtp://` for STARTTLS. Without it, emails are left to
-    /// workers that have one.
+    /// The mail server: `smtps://user:password@mail.example.com`, or `smtp://` for STARTTLS, which a server on another host must
+    /// offer. Without this setting, emails are left to workers that have it.
     #[arg(long, env = "PUNCTUAL_SMTP_URL", hide_env_values = true)]
     pub smtp_url: Option<String>,
     /// Whom emails are from, such as `bills@example.com`.

@@ -85,10 +85,29 @@ fn report_of(item: &Item) -> Option<WorkerReport> {
         Some(CircuitReport { state, since: instant(fields, "since_ms")? })
     };
     let circuits = item.get("circuits")?.as_m().ok()?.iter();
-    let circuits = circuits.map(|(target, value)| Some((target.parse().ok()?, circuit(value)?)));
+    // What cannot be read of one target says nothing of the others.
+    let circuits = circuits.filter_map(|(target, value)| Some((target.parse().ok()?, circuit(value)?)));
     Some(WorkerReport {
         worker: item.get("lease_id")?.as_s().ok()?.strip_prefix(PREFIX)?.to_owned(),
         at: instant(item, "at_ms")?,
-        circuits: circuits.collect::<Option<_>>()?,
+        circuits: circuits.collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::CircuitState;
+    use crate::target::Target;
+
+    #[test]
+    fn a_target_that_cannot_be_read_hides_no_other() {
+        let at = DateTime::from_timestamp_millis(5_003).unwrap();
+        let open = CircuitReport { state: CircuitState::Open, since: at };
+        let report = WorkerReport { worker: "w1".into(), at, circuits: [(Target::sms(), open)].into() };
+        let mut item = item_of(&report);
+        let Some(AttributeValue::M(circuits)) = item.get_mut("circuits") else { panic!("it is a map") };
+        circuits.insert("webhook/a!b".into(), circuits["sms"].clone());
+        assert_eq!(report_of(&item), Some(report));
+    }
 }

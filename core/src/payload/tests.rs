@@ -45,6 +45,14 @@ fn each_payload_has_its_handler_and_target() {
 }
 
 #[test]
+fn a_host_has_one_target_however_it_is_written() {
+    for url in ["https://hooks.example.com./bills", "https://HOOKS.example.com", "https://hooks.example.com.:444/"] {
+        let payload = Payload::Webhook { url: url.into(), body: "1".into(), vars: Vars::new(), secret: None };
+        assert_eq!(payload.target(), Target::webhook("hooks.example.com"), "{url}");
+    }
+}
+
+#[test]
 fn another_text_changes_nothing_else() {
     let [sms, email, ..] = samples();
     assert_eq!(sms.with_text("Thank you").text(), Some("Thank you"));
@@ -58,6 +66,12 @@ fn what_cannot_be_sent_is_refused_without_showing_it() {
     let sms = |to: &str, text: &str| Payload::sms(to, text);
     let email = |to: &str, subject: &str| match email.clone() {
         Payload::Email { text, vars, .. } => Payload::Email { to: to.into(), subject: subject.into(), text, vars },
+        other => other,
+    };
+    let at_host = |host: &str| match webhook.clone() {
+        Payload::Webhook { body, vars, secret, .. } => {
+            Payload::Webhook { url: format!("https://{host}/"), body, vars, secret }
+        }
         other => other,
     };
     let signed = |secret: &str| match webhook.clone() {
@@ -82,6 +96,12 @@ fn what_cannot_be_sent_is_refused_without_showing_it() {
         (email("ana@example.com", "Bill\r\nBcc: eve@example.com"), "one line"),
         (email("ana@example.com", ""), "the subject is empty"),
         (email("ana@example.com", &"x".repeat(201)), "200 are allowed"),
+        (email("ana@example.com", "Bill").with_text("eve\r.\r\nMAIL FROM:<eve@example.com>"), "a control character"),
+        (email("ana@example.com", "Bill").with_text("eve\n\r.\n"), "a control character"),
+        (email("ana@example.com", "Bill").with_text("a\0eve"), "a control character"),
+        (at_host("eve!.example.com"), "the host of the address"),
+        (at_host("eve(1),b~.example.com"), "the host of the address"),
+        (at_host(&["eve"; 70].join(".")), "the host of the address"),
         (webhook.with_text("{\"bill\": +447700900123"), "is not JSON (line 1"),
         (signed("whsec_short"), "24 to 64 bytes"),
         (signed(&SECRET[6..]), "24 to 64 bytes"),
@@ -96,6 +116,8 @@ fn what_cannot_be_sent_is_refused_without_showing_it() {
         }
     }
     assert_eq!(sms("+447700900123", &"x".repeat(1_530)).check_finished(), Ok(()));
+    assert_eq!(email("ana@example.com", "Bill").with_text("One\ttab\nTwo\r\n\r\nlines\n").check_finished(), Ok(()));
+    assert_eq!(at_host("eve!.example.com").check(), Ok(()), "a stored job stays readable");
     let stored = sms("+4477009001234", "x");
     assert_eq!(stored.check(), Ok(()), "a stored job stays readable, whatever is learnt of its country");
 }

@@ -4,6 +4,7 @@ use crate::payload::{Handler, Payload};
 use crate::retry::Outcome;
 use crate::run::RunId;
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Call {
     pub attempt: u32,
     /// What it carries, its texts finished.
     pub payload: Payload,
+    /// How long its caller waits, counted from when it is made: an outcome that is known must be handed over before.
+    pub time: Duration,
 }
 
 /// Does the work of runs: sends texts and emails, calls webhooks, puts messages on queues. Every end of a call is an

@@ -85,6 +85,24 @@ fn a_finished_text_must_be_fit_to_send() {
 }
 
 #[test]
+fn a_text_that_fits_some_runs_only_is_refused() {
+    for variable in ["{{ local.weekday }}", "{{ run.id }}", "{{ run.attempt }}"] {
+        let with = |text: String| spec(Payload::sms("+447700900123", text));
+        let of = |values: Values<'_>| template::render(variable, &values, LONGEST_TEXT_BYTES).unwrap().len();
+        let job = with(variable.into());
+        let (example, longest) = (of(sample(&job)), of(longest(&job)));
+        assert!(example < longest, "{variable}");
+        let filled = |length: usize| with(format!("{}{variable}", "x".repeat(1_530 - length)));
+        assert!(super::example(&filled(example)).is_some(), "{variable}");
+        let error = check(&filled(example)).unwrap_err();
+        assert!(error.contains("longest values") && error.contains("11 SMS segments"), "{variable}: {error}");
+        assert_eq!(check(&filled(longest)), Ok(()), "{variable}");
+    }
+    let longest = longest(&spec(Payload::Noop)).local.format("%A").to_string();
+    assert_eq!(longest, "Wednesday");
+}
+
+#[test]
 fn a_call_carries_no_variables_beside_its_texts() {
     assert_eq!(rendered(webhook("[{{ vars.name | tojson }}]")).unwrap().vars(), Some(&Vars::new()));
 }

@@ -9,6 +9,8 @@ use super::Vars;
 
 /// Tags in one text.
 const MOST_TAGS: usize = 100;
+/// Filters of one variable. Each may make its text longer, and the engine reads them by recursion.
+const MOST_FILTERS: usize = 4;
 /// Conditions inside conditions.
 const DEEPEST: usize = 8;
 
@@ -155,9 +157,17 @@ fn token(text: &str) -> Option<(Token<'_>, usize)> {
 fn check_value(tokens: &[Token<'_>], vars: &Vars) -> Result<(), String> {
     let (path, mut rest) = path(tokens)?;
     let filters = format!("after a variable come filters, such as `{{{{ job.name | upper }}}}`: {FILTERS}");
-    let mut has_default = false;
+    let (mut has_default, mut count) = (false, 0);
     while !rest.is_empty() {
+        count += 1;
+        if count > MOST_FILTERS {
+            return Err(format!("it has more than {MOST_FILTERS} filters: leave out what changes nothing"));
+        }
         rest = match rest {
+            // Each doubles the quotes and backslashes of the one before.
+            [Token::Pipe, Token::Word("tojson"), Token::Pipe, ..] => {
+                return Err("`tojson` comes last, and once: write the other filters before it".into());
+            }
             [Token::Pipe, Token::Word("default"), Token::Open, Token::Text, Token::Close, rest @ ..] => {
                 has_default = true;
                 rest

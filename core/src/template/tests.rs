@@ -37,6 +37,7 @@ fn every_variable_and_filter_comes_out() {
         ("{{ vars.name | tojson }}", r#""Ana \"Q\" {{ run.id }}""#),
         ("{{ vars.other | default('you') | upper }}", "YOU"),
         ("{{ vars.other | default(\"a'b\") }}", "a'b"),
+        ("{{ vars.other | default(' you ') | trim | upper | tojson }}", "\"YOU\""),
         ("{# a note #}{{ vars.amount }}{# {% for %} #}\n", "12.50\n"),
         ("a  {{- job.name -}}  b", "aBillb"),
         ("{% if vars.amount %}due{% endif %}", "due"),
@@ -75,6 +76,11 @@ fn whatever_could_cost_more_than_its_length_is_refused_and_says_what_to_write() 
         ("{{ job.name | center(100000000) }}", "default('text')"),
         ("{{ job.name | default('a\\n') }}", "no meaning"),
         ("{{ job.name.x }}", "after a variable come filters"),
+        ("{{ job.name | tojson | tojson }}", "`tojson` comes last"),
+        ("{{ job.name | tojson | upper }}", "`tojson` comes last"),
+        ("{{ vars.other | tojson | default('x') }}", "`tojson` comes last"),
+        ("{{ job.name | trim | trim | trim | trim | trim }}", "more than 4 filters"),
+        ("{{ job.name | trim | trim | trim | trim | tojson }}", "more than 4 filters"),
         ("{{ job['name'] }}", "no meaning"),
         ("{{ name }}", "must begin with a variable"),
         ("{{ job.nome }}", "there are run.id"),
@@ -113,6 +119,23 @@ fn what_comes_out_is_bounded_while_it_is_made() {
     assert!(render(&long, &values(&vars), 2_000).unwrap_err().contains("more than 2000 bytes"));
     assert_eq!(render("{{ vars.long }}", &values(&vars), 500).unwrap().len(), 500);
     assert!(render(&"x".repeat(11), &values(&vars), 10).is_err());
+}
+
+/// A run's text is checked whole when its job is made, also where no example comes by.
+#[test]
+fn no_branch_hides_a_text_that_doubles_itself_again_and_again() {
+    let doubling = format!("{{{{ run.id{} }}}}", " | tojson".repeat(40));
+    let hidden = format!("x{{% if run.scheduled_at != '2026-12-05T03:30:00Z' %}}{doubling}{{% endif %}}");
+    assert!(check(&hidden, &vars()).unwrap_err().contains("`tojson` comes last"));
+    let trimmed = format!("{{{{ run.id{} }}}}", " | trim".repeat(3_200));
+    assert!(check(&trimmed, &vars()).unwrap_err().contains("more than 4 filters"));
+}
+
+#[test]
+fn the_json_of_a_value_is_bounded_while_it_is_made() {
+    assert_eq!(to_json(&Value::from("\"")).unwrap(), r#""\"""#);
+    assert!(to_json(&Value::from("\"".repeat(LONGEST_JSON_BYTES / 2))).is_err());
+    assert_eq!(to_json(&Value::from("x".repeat(LONGEST_JSON_BYTES - 2))).unwrap().len(), LONGEST_JSON_BYTES);
 }
 
 #[test]

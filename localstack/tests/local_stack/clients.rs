@@ -28,13 +28,17 @@ pub fn dynamodb(stack: &Stack) -> aws_sdk_dynamodb::Client {
 }
 
 pub fn sqs(stack: &Stack) -> aws_sdk_sqs::Client {
+    sqs_at(&stack.sqs_url())
+}
+
+pub fn sqs_at(url: &str) -> aws_sdk_sqs::Client {
     use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .http_client(http_client())
         .region(Region::new("us-east-1"))
         .credentials_provider(Credentials::new("local", "local", None, None, "test"))
-        .endpoint_url(stack.sqs_url())
+        .endpoint_url(url)
         .build();
     aws_sdk_sqs::Client::from_conf(config)
 }

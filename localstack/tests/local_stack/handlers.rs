@@ -11,26 +11,32 @@ use punctual_core::run::{RunId, RunKey};
 use punctual_localstack::stack::{Stack, StackConfig};
 use punctual_worker::deliver::{Handlers, JsonAdapter, Queues, SmsGateway, SystemLookup, Webhooks};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 
 const TIME: Duration = Duration::from_secs(10);
 
 fn handlers(stack: &Stack, allowed: &str) -> Handlers {
-    let clock = || -> Arc<dyn Clock> { Arc::new(SystemClock::new()) };
     let sms_url = format!("{}/v1/sms", stack.gateway_url());
+    with_queues(sms_url, clients::sqs(stack), allowed)
+}
+
+fn with_queues(sms_url: String, sqs: aws_sdk_sqs::Client, allowed: &str) -> Handlers {
+    let clock = || -> Arc<dyn Clock> { Arc::new(SystemClock::new()) };
     let allowed = || allowed.parse().unwrap();
     Handlers {
         sms: Some(SmsGateway::new(sms_url, "w1".into(), Box::new(JsonAdapter), TIME, clock()).unwrap()),
         mail: None,
         webhooks: Webhooks::new(allowed(), Arc::new(SystemLookup), TIME, clock()).unwrap(),
-        queues: Queues::new(clients::sqs(stack), allowed(), &Names::new("punctual").unwrap()),
+        queues: Queues::new(sqs, allowed(), &Names::new("punctual").unwrap()),
     }
 }
 
 async fn send(handlers: &Handlers, payload: Payload) -> Outcome {
     let job_key = JobKey::new("bank", "c-1/bill").unwrap();
     let reference = RunId { job_key, run_key: RunKey::scheduled("2026-12-05T03:30:00Z".parse().unwrap()) };
-    handlers.send(&Call { reference, attempt: 1, payload }).await
+    handlers.send(&Call { reference, attempt: 1, payload, time: TIME }).await
 }
 
 fn to_queue(url: &str) -> Payload {
@@ -69,6 +75,39 @@ async fn a_queue_that_may_not_or_cannot_be_sent_to_gets_nothing() {
     }
     let received = sqs.receive_message().queue_url(&own).send().await.unwrap();
     assert!(received.messages.unwrap_or_default().is_empty());
+}
+
+/// The SDK would try three times, and each try that breaks after the request may have put a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_whose_answer_is_lost_is_sent_once_and_unknown() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let seen = requests.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !String::from_utf8_lossy(&request).contains("Your bill") {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            }
+            seen.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let sqs = clients::sqs_at(&format!("http://{address}"));
+    let handlers = with_queues("http://127.0.0.1:1".into(), sqs, "127.0.0.1");
+    let outcome = send(&handlers, to_queue(&format!("http://{address}/000000000000/bills"))).await;
+    assert_eq!(outcome.class(), OutcomeClass::Unknown, "{outcome:?}");
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_found_no_connection_is_sent_again() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let sqs = clients::sqs_at(&format!("http://{closed}"));
+    let handlers = with_queues("http://127.0.0.1:1".into(), sqs, "127.0.0.1");
+    let outcome = send(&handlers, to_queue(&format!("http://{closed}/000000000000/bills"))).await;
+    assert_eq!(outcome.class(), OutcomeClass::Temporary, "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,8 +42,8 @@ pub(super) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Dur
     }
 }
 
-/// What can be read of a body in a moment; nothing of it is needed to know what happened.
-pub(super) async fn read(mut answer: Response) -> Vec<u8> {
+/// What can be read of a body in a moment, and within `left`; nothing of it is needed to know what happened.
+pub(super) async fn read(mut answer: Response, left: Duration) -> Vec<u8> {
     let mut body = Vec::new();
     let all = async {
         while let Ok(Some(chunk)) = answer.chunk().await {
@@ -54,7 +54,7 @@ pub(super) async fn read(mut answer: Response) -> Vec<u8> {
         }
     };
     // A body cut off by the time is read as far as it came.
-    let _ = tokio::time::timeout(BODY_TIME, all).await;
+    let _ = tokio::time::timeout(BODY_TIME.min(left), all).await;
     body
 }
 
@@ -67,8 +67,23 @@ pub(super) fn failed(error: &reqwest::Error, whom: &str) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// The URL of a server that takes one request, answers 200, and then has nothing of the body that it promised.
+    pub(in super::super) async fn server_without_body() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4_096]).await.unwrap(), 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n").await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        url
+    }
 
     #[test]
     fn a_retry_after_is_seconds_or_a_date() {

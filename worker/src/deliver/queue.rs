@@ -1,8 +1,9 @@
 //! The `queue` handler: the payload as a message on another SQS queue, at least once, as SQS itself promises.
 
 use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Builder, Region};
-use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::error::{ConnectorError, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::operation::send_message::SendMessageError;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use punctual_core::address::{AllowList, check_queue_url};
@@ -10,6 +11,7 @@ use punctual_core::aws::Names;
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::RunId;
+use std::error::Error;
 
 /// The attribute that holds the run's id: the same for every attempt.
 const RUN_ID: &str = "punctual-run-id";
@@ -27,7 +29,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Sends by `client` to any queue but those of `names`; hosts that `allowed` names may have any form of URL.
+    /// Sends by `client` to any queue but those of `names`; hosts that `allowed` names need not be SQS's own.
     pub fn new(client: Client, allowed: AllowList, names: &Names) -> Self {
         let own = Priority::ALL.iter().map(|priority| names.queue(*priority)).chain([names.dead_letters()]).collect();
         Queues { client, allowed, own }
@@ -45,12 +47,14 @@ impl Queues {
         }
         let id = MessageAttributeValue::builder().data_type("String").string_value(reference.to_string()).build();
         let id = id.expect("its type is set");
-        let call = self.client.send_message().queue_url(url).message_body(body).message_attributes(RUN_ID, id);
-        let sent = match queue.region {
-            Some(region) => call.customize().config_override(Builder::new().region(Region::new(region))).send().await,
-            None => call.send().await,
+        let call = self.client.send_message().queue_url(queue.url).message_body(body).message_attributes(RUN_ID, id);
+        // Tries of the SDK's own could each put a message, and only the last one would be judged.
+        let once = Builder::new().retry_config(RetryConfig::disabled());
+        let config = match queue.region {
+            Some(region) => once.region(Region::new(region)),
+            None => once,
         };
-        match sent {
+        match call.customize().config_override(config).send().await {
             Ok(answer) => Outcome::Delivered { gateway_ref: answer.message_id.unwrap_or_default() },
             Err(error) => failed(&error),
         }
@@ -59,13 +63,27 @@ impl Queues {
 
 fn failed(error: &SdkError<SendMessageError>) -> Outcome {
     match error {
-        SdkError::DispatchFailure(failure) if !failure.is_timeout() => temporary("SQS cannot be reached".into()),
+        SdkError::DispatchFailure(failure) if failure.as_connector_error().is_some_and(never_connected) => {
+            temporary("SQS cannot be reached".into())
+        }
         SdkError::ConstructionFailure(_) => temporary("no request can be made".into()),
         SdkError::ServiceError(answer) => {
             judge(answer.err().code().unwrap_or("an unnamed error"), answer.raw().status().as_u16())
         }
         _ => Outcome::Unknown { reason: "SQS did not answer".into() },
     }
+}
+
+/// Whether a request never went out, because no connection came to be. One that broke later may have taken it along.
+fn never_connected(error: &ConnectorError) -> bool {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return error.is_connect();
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// What an error of SQS means.

@@ -3,6 +3,7 @@
 //! The address is somebody else's choice, and is called from inside the operator's network. It is judged as it is written,
 //! and again by what its name stands for, at the moment it is called; no redirect is followed and no proxy asked.
 
+use super::TimeLeft;
 use super::guard::{Guard, Judge, Lookup, refused};
 use super::http::{build, client, failed, read, retry_after};
 use base64::Engine;
@@ -13,6 +14,7 @@ use hmac::{Hmac, Mac};
 use punctual_core::address::{self, AllowList, check_url};
 use punctual_core::clock::Clock;
 use punctual_core::payload::Secret;
+use punctual_core::ports::Call;
 use punctual_core::retry::Outcome;
 use punctual_core::run::RunId;
 use reqwest::{Client, Url};
@@ -64,50 +66,36 @@ impl Webhooks {
         Ok(Webhooks { guarded: client_with(judge)?, open: client_with(|_| None)?, allowed, clock })
     }
 
-    pub(super) async fn send(
-        &self,
-        reference: &RunId,
-        attempt: u32,
-        url: &str,
-        body: &str,
-        secret: Option<&Secret>,
-    ) -> Outcome {
+    pub(super) async fn send(&self, call: &Call, url: &str, body: &str, secret: Option<&Secret>) -> Outcome {
         let url = match check_url(url, &self.allowed) {
             Ok(url) => url,
             Err(reason) => return Outcome::Permanent { reason },
         };
         let client = if self.allowed.allows(&url) { &self.open } else { &self.guarded };
-        self.post(client, url, reference, attempt, body, secret).await
+        self.post(client, url, call, body, secret).await
     }
 
-    async fn post(
-        &self,
-        client: &Client,
-        url: Url,
-        reference: &RunId,
-        attempt: u32,
-        body: &str,
-        secret: Option<&Secret>,
-    ) -> Outcome {
-        let (id, timestamp) = (reference.to_string(), self.clock.now().timestamp());
-        let mut call = client
+    async fn post(&self, client: &Client, url: Url, call: &Call, body: &str, secret: Option<&Secret>) -> Outcome {
+        let left = TimeLeft::of(call, &*self.clock);
+        let (id, timestamp) = (webhook_id(&call.reference), self.clock.now().timestamp());
+        let mut request = client
             .post(url)
             .header("content-type", "application/json")
             .header("webhook-id", &id)
             .header("webhook-timestamp", timestamp)
             .header("idempotency-key", &id)
-            .header("punctual-attempt", attempt);
+            .header("punctual-attempt", call.attempt);
         if let Some(secret) = secret {
             match signature(secret, &id, timestamp, body) {
-                Some(signature) => call = call.header("webhook-signature", signature),
+                Some(signature) => request = request.header("webhook-signature", signature),
                 None => return Outcome::Permanent { reason: "its signing secret cannot be read".into() },
             }
         }
-        match call.body(body.to_owned()).send().await {
+        match request.body(body.to_owned()).send().await {
             Ok(answer) => {
                 let outcome = judge(answer.status().as_u16(), retry_after(answer.headers(), self.clock.now()));
                 // Nothing of it is needed, but a connection whose answer was read can serve the next call.
-                read(answer).await;
+                read(answer, left.now()).await;
                 outcome
             }
             Err(error) => match refused(&error) {
@@ -116,6 +104,11 @@ impl Webhooks {
             },
         }
     }
+}
+
+/// A run's id as `webhook-id`. Full stops divide what is signed, so one in a job's id is written as `=2E`, which no id holds.
+fn webhook_id(run: &RunId) -> String {
+    run.to_string().replace('.', "=2E")
 }
 
 /// `v1,` and the signature of what is sent (Standard Webhooks, "Signature scheme"); none when the secret holds no key.
@@ -138,7 +131,10 @@ fn judge(status: u16, retry_after: Option<Duration>) -> Outcome {
             ),
         },
         410 => Outcome::Gone { reason: "the receiver is gone (410): its job is paused".into() },
-        504 => Outcome::Unknown { reason: "the receiver got no answer behind it (504)".into() },
+        // 520 and 524 are a proxy's that got no sense, or nothing, out of whom it had asked (Cloudflare's codes).
+        502 | 504 | 520 | 524 => {
+            Outcome::Unknown { reason: format!("the receiver got no answer behind it ({status})") }
+        }
         408 | 425 | 429 | 500.. => temporary(format!("the receiver answered {status}")),
         _ => temporary(format!("the receiver answered {status}: check address, secret and body")),
     }

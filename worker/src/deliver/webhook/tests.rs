@@ -1,8 +1,10 @@
+use super::super::http::tests::server_without_body;
 use super::*;
 use async_trait::async_trait;
 use chrono::DateTime;
 use punctual_core::clock::TokioClock;
 use punctual_core::job::JobKey;
+use punctual_core::payload::Payload;
 use punctual_core::retry::OutcomeClass::{self, Delivered, Permanent, Temporary, Unknown};
 use punctual_core::run::RunKey;
 use std::collections::{BTreeMap, VecDeque};
@@ -101,8 +103,12 @@ fn webhooks(allowed: &str, names: &Arc<Names>) -> Webhooks {
     Webhooks::new(allowed.parse().unwrap(), names.clone(), TIME, clock()).unwrap()
 }
 
+fn attempt(reference: RunId, attempt: u32) -> Call {
+    Call { reference, attempt, payload: Payload::Noop, time: TIME }
+}
+
 async fn call(webhooks: &Webhooks, url: &str) -> Outcome {
-    webhooks.send(&run(), 2, url, BODY, Some(&Secret::new(KEY))).await
+    webhooks.send(&attempt(run(), 2), url, BODY, Some(&Secret::new(KEY))).await
 }
 
 #[tokio::test]
@@ -186,7 +192,7 @@ async fn without_the_guard_a_name_reaches_the_inside() {
     let nobody: Judge = |_| None;
     for (judge, class, told) in [(nobody, Delivered, 1), (address::forbidden, Permanent, 1)] {
         let webhooks = Webhooks::judging(judge, AllowList::default(), names.clone(), TIME, clock()).unwrap();
-        let outcome = webhooks.post(&webhooks.guarded, url.clone(), &run(), 1, BODY, None).await;
+        let outcome = webhooks.post(&webhooks.guarded, url.clone(), &attempt(run(), 1), BODY, None).await;
         assert_eq!((outcome.class(), inside.told().len()), (class, told), "{outcome:?}");
     }
 }
@@ -204,7 +210,8 @@ async fn what_was_checked_is_what_is_connected_to() {
     let mut outcomes = Vec::new();
     for _ in 0..4 {
         let secret = Secret::new(KEY);
-        outcomes.push(webhooks.post(&webhooks.guarded, url.clone(), &run(), 1, BODY, Some(&secret)).await.class());
+        let call = attempt(run(), 1);
+        outcomes.push(webhooks.post(&webhooks.guarded, url.clone(), &call, BODY, Some(&secret)).await.class());
     }
     assert_eq!(outcomes, [Delivered, Permanent, Permanent, Delivered]);
     assert_eq!((outside.told().len(), inside.told().len()), (2, 0));
@@ -252,7 +259,7 @@ async fn a_request_says_who_it_is_and_is_signed() {
     let webhooks = webhooks("127.0.0.1", &Names::of(&[]));
     let outcome = call(&webhooks, &server.url()).await;
     assert_eq!(outcome, Outcome::Delivered { gateway_ref: "HTTP 204".into() });
-    let unsigned = webhooks.send(&run(), 1, &server.url(), BODY, None).await;
+    let unsigned = webhooks.send(&attempt(run(), 1), &server.url(), BODY, None).await;
     assert_eq!(unsigned.class(), Delivered);
     let [request, unsigned] = &server.told()[..] else { panic!() };
     let header = |name: &str| {
@@ -268,6 +275,23 @@ async fn a_request_says_who_it_is_and_is_signed() {
     let expected = signature(&Secret::new(KEY), &run().to_string(), timestamp, BODY).unwrap();
     assert_eq!(header("webhook-signature"), expected);
     assert!(!unsigned.contains("webhook-signature") && unsigned.contains("webhook-id"));
+}
+
+#[tokio::test]
+async fn what_is_signed_divides_in_one_way_only() {
+    let server = Server::start("127.0.0.1:0", "204 No Content").await;
+    let webhooks = webhooks("127.0.0.1", &Names::of(&[]));
+    let reference = RunId { job_key: JobKey::new("bank", "a.1796441400.b").unwrap(), ..run() };
+    let id = "bank/a=2E1796441400=2Eb:1796441400";
+    assert_eq!(webhook_id(&reference), id);
+    let outcome = webhooks.send(&attempt(reference, 1), &server.url(), BODY, Some(&Secret::new(KEY))).await;
+    assert_eq!(outcome.class(), Delivered);
+    let request = server.told().remove(0);
+    assert!(request.contains(&format!("webhook-id: {id}\r\n")), "{request}");
+    assert!(request.contains(&format!("idempotency-key: {id}\r\n")), "{request}");
+    let timestamp = request.split("webhook-timestamp: ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap();
+    let expected = signature(&Secret::new(KEY), id, timestamp.parse().unwrap(), BODY).unwrap();
+    assert!(request.contains(&format!("webhook-signature: {expected}\r\n")), "{request}");
 }
 
 #[test]
@@ -292,7 +316,7 @@ fn a_signature_is_what_others_compute() {
 
 #[test]
 fn each_status_means_what_the_table_says() {
-    let statuses: [(u16, OutcomeClass); 22] = [
+    let statuses: [(u16, OutcomeClass); 28] = [
         (200, Delivered),
         (202, Delivered),
         (204, Delivered),
@@ -311,9 +335,15 @@ fn each_status_means_what_the_table_says() {
         (425, Temporary),
         (429, Temporary),
         (500, Temporary),
-        (502, Temporary),
+        (502, Unknown),
         (503, Temporary),
         (504, Unknown),
+        (520, Unknown),
+        (521, Temporary),
+        (522, Temporary),
+        (523, Temporary),
+        (524, Unknown),
+        (525, Temporary),
         (599, Temporary),
     ];
     for (status, expected) in statuses {
@@ -324,6 +354,16 @@ fn each_status_means_what_the_table_says() {
             assert_eq!(retry_after, Some(Duration::from_secs(7)));
         }
     }
+}
+
+#[tokio::test]
+async fn a_known_outcome_comes_in_time_although_no_body_does() {
+    // Shorter than a body is waited for.
+    let time = Duration::from_millis(900);
+    let call = Call { time, ..attempt(run(), 1) };
+    let (url, webhooks) = (server_without_body().await, webhooks("127.0.0.1", &Names::of(&[])));
+    let outcome = tokio::time::timeout(time, webhooks.send(&call, &url, BODY, None)).await;
+    assert_eq!(outcome.map(|outcome| outcome.class()), Ok(Delivered));
 }
 
 #[tokio::test]
