@@ -1,6 +1,7 @@
 //! Step 9, *record*: a known outcome is written until the row takes or refuses it, and only then the message goes.
 
 use crate::pipeline::{Context, Step};
+use punctual_core::lease::Wait;
 use punctual_core::job::Job;
 use punctual_core::message::{DeadLetter, Message};
 use punctual_core::ports::Put;
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// Tries of a write that the store refuses outright: its rights or its row's format are wrong, and waiting mends neither.
-const REFUSALS: u32 = 10;
+/// Tries of a write that the store refuses outright, over ten minutes: rights are mended by then, and a row that never fits
+/// does not keep its message in hand for ever.
+const REFUSALS: u32 = 120;
 /// Tries of a dead letter before the message is left to come again.
 const LETTER_TRIES: u32 = 4;
 
@@ -69,7 +71,7 @@ fn written(context: &Context, row: RunRow) -> Step {
     match row.not_before {
         Some(at) if row.status == RunStatus::Retrying => {
             let wait = (at - context.clock.now()).to_std().unwrap_or_default();
-            Step::Hide { wait, why: "to be retried" }
+            Step::PutBack { wait: Wait::For(wait), why: "to be retried" }
         }
         _ => {
             context.metrics.ended(row.status);

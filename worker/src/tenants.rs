@@ -66,7 +66,7 @@ impl Tenants {
         let mut state = self.lock();
         let count = state.in_hand.entry(kind.clone()).or_default();
         if *count >= self.most {
-            return Err(state.pacing.put_back(&kind, now, longest));
+            return Err(state.pacing.put_back(&kind, None, now, longest));
         }
         *count += 1;
         Ok(InHand { tenants: self.clone(), kind })
