@@ -10,7 +10,7 @@ use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look, on_hold}
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
-use crate::record::{record, send_letter};
+use crate::record::{give_up, record, send_letter};
 use crate::returns::Returns;
 use crate::settings::{RECORD_MARGIN, WorkSettings};
 use crate::slots::{Granted, SentAway, Slots};
@@ -160,10 +160,18 @@ async fn work(
         }
     };
     tracing::Span::current().record("attempt", begun.attempt);
-    context.permits.depart(&target).await;
-    let outcome = match prepare(context, held, message, &target, &screened, &begun) {
+    let prepared = match depart(context, &target, &begun, &mut stop).await {
+        Ok(()) => prepare(context, held, message, &target, &screened, &begun),
+        Err(unmade) => Err(unmade),
+    };
+    let outcome = match prepared {
         Ok((request, time)) => call(context, held, &target, &request, time).await,
-        Err(outcome) => outcome,
+        Err(Unmade::Impossible(outcome)) => outcome,
+        Err(Unmade::NotNow(why)) => {
+            tracing::debug!(why, "a call that was begun is not made");
+            drop(granted);
+            return Ok(give_up(context, message, *begun, &token).await);
+        }
     };
     context.metrics.attempt(outcome.class());
     // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
@@ -318,8 +326,38 @@ fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
     Step::PutBack { wait, why: "the circuit of its target is open" }
 }
 
-/// What goes out, and the time that it may take: inside its row's lease. After begin nothing keeps it from going out but a
-/// lost lease or share, a clock gone wrong, or a text that cannot be made.
+/// Why a call that was begun does not go out.
+enum Unmade {
+    /// It cannot be made now, by this worker.
+    NotNow(String),
+    /// It can never be made.
+    Impossible(Outcome),
+}
+
+/// Waits at the door, where the calls that were let in leave one after the other; not beyond the row's lease, nor a stop.
+async fn depart(
+    context: &Context,
+    target: &Target,
+    begun: &RunRow,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<(), Unmade> {
+    let leased = time_in_lease(context, begun);
+    tokio::select! {
+        biased;
+        () = context.permits.depart(target) => Ok(()),
+        _ = stop.wait_for(|stop| *stop) => Err(Unmade::NotNow("the worker stops".into())),
+        () = tokio::time::sleep(leased) => Err(Unmade::NotNow("its target's limit let nobody out for too long".into())),
+    }
+}
+
+/// How long a call may take that has to end, and be recorded, inside its row's lease.
+fn time_in_lease(context: &Context, begun: &RunRow) -> Duration {
+    let leased = begun.lease_until.and_then(|until| (until - context.clock.now()).to_std().ok());
+    leased.unwrap_or_default().saturating_sub(RECORD_MARGIN)
+}
+
+/// What goes out, and the time that it may take. After begin nothing keeps it from going out but a lost lease or share, a
+/// clock gone wrong, or a text that cannot be made.
 fn prepare(
     context: &Context,
     held: &Held,
@@ -327,25 +365,24 @@ fn prepare(
     target: &Target,
     screened: &Screened,
     begun: &RunRow,
-) -> Result<(Call, Duration), Outcome> {
-    let lost = |reason: String| Err(Outcome::Temporary { reason, retry_after: None });
-    let now = context.clock.now();
+) -> Result<(Call, Duration), Unmade> {
     if begun.attempt == 1 {
-        context.metrics.start_lag.record((now - message.due_at).as_seconds_f64().max(0.0));
+        let lag = context.clock.now() - message.due_at;
+        context.metrics.start_lag.record(lag.as_seconds_f64().max(0.0));
     }
-    let leased = begun.lease_until.and_then(|until| (until - now).to_std().ok()).unwrap_or_default();
-    let time = context.settings.attempt_timeout.min(leased.saturating_sub(RECORD_MARGIN));
+    let not_now = |why: &str| Err(Unmade::NotNow(why.to_owned()));
+    let time = context.settings.attempt_timeout.min(time_in_lease(context, begun));
     if !context.hands.trusts(held) || time.is_zero() {
-        return lost("its lease was lost before the call".into());
+        return not_now("its lease was lost before the call");
     }
     if let Err(off) = context.clock.check() {
-        return lost(off.to_string());
+        return not_now(&off.to_string());
     }
     if !context.permits.still_valid(target) {
-        return lost("its rate share was lost before the call".into());
+        return not_now("its rate share was lost before the call");
     }
     let payload = render(&screened.job.spec, message, begun.attempt, &context.zones);
-    let payload = payload.map_err(|reason| Outcome::Permanent { reason })?;
+    let payload = payload.map_err(|reason| Unmade::Impossible(Outcome::Permanent { reason }))?;
     Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload }, time))
 }
 
