@@ -62,7 +62,12 @@ pub struct Circuit {
     open_until: Option<Duration>,
     /// How often it opened since it was last closed.
     opened: u32,
+    /// When the last call ended.
+    used: Duration,
 }
+
+/// A circuit that nothing happened to for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(3_600);
 
 impl Circuit {
     /// Whether calls may be made at `now`.
@@ -81,11 +86,12 @@ impl Circuit {
             OutcomeClass::Temporary | OutcomeClass::Unknown => true,
             OutcomeClass::Lost => return,
         };
+        self.used = now;
         match self.open_until {
             // Began before it opened: says nothing about now.
             Some(until) if began < until => {}
             Some(_) if failed => self.open(rule, now),
-            Some(_) => *self = Circuit::default(),
+            Some(_) => *self = Circuit { used: now, ..Circuit::default() },
             None => {
                 self.latest.push_back(failed);
                 if self.latest.len() > JUDGED {
@@ -97,6 +103,11 @@ impl Circuit {
                 }
             }
         }
+    }
+
+    /// Whether nothing happened to it for so long that it says nothing any more.
+    pub fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.used.max(self.open_until.unwrap_or_default())) >= FORGOTTEN
     }
 
     fn open(&mut self, rule: &CircuitRule, now: Duration) {
@@ -149,6 +160,13 @@ mod tests {
         assert_eq!(circuit.gate(S(18)), Gate::Closed);
         (0..10).for_each(|_| circuit.ended(&RULE, Temporary, S(20), S(20)));
         assert_eq!(circuit.gate(S(20)), Gate::Open { until: S(25) }, "the pauses begin anew");
+    }
+
+    #[test]
+    fn what_nobody_calls_any_more_is_forgotten() {
+        let circuit = after([Temporary; 10]);
+        assert!(!circuit.is_over(S(3_605)));
+        assert!(circuit.is_over(S(3_606)));
     }
 
     #[test]

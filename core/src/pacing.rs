@@ -52,11 +52,14 @@ impl<K: Ord + Clone> Pacing<K> {
         kind.at = now;
     }
 
-    /// For how long another run of this kind is put back; at most `longest`.
-    pub fn put_back(&mut self, kind: &K, now: Duration, longest: Duration) -> Duration {
+    /// For how long another run of this kind is put back; at most `longest`. Where its pace is known, as a limit makes it, it
+    /// goes by that.
+    pub fn put_back(&mut self, kind: &K, known_pace: Option<f64>, now: Duration, longest: Duration) -> Duration {
         let kind = self.kind(kind, now);
         let pace = kind.pace * faded(now.saturating_sub(kind.at));
-        let step = Duration::from_secs_f64(1.0 / (pace * EAGER).max(SLOWEST));
+        let pace =
+            known_pace.map_or((pace * EAGER).max(SLOWEST), |known| (known * EAGER).max(1.0 / longest.as_secs_f64()));
+        let step = Duration::from_secs_f64(1.0 / pace);
         kind.line_ends = (kind.line_ends + step).max(now + SHORTEST);
         (kind.line_ends - now).min(longest)
     }
@@ -87,7 +90,7 @@ mod tests {
         let mut pacing = Pacing::default();
         // 1,000 a second for a minute.
         (0..60_000).for_each(|n| pacing.worked_off(&"bank", Duration::from_millis(n)));
-        let waits: Vec<Duration> = (0..30_000).map(|_| pacing.put_back(&"bank", S(60), S(900))).collect();
+        let waits: Vec<Duration> = (0..30_000).map(|_| pacing.put_back(&"bank", None, S(60), S(900))).collect();
         assert!(waits[0] >= SHORTEST && waits.is_sorted());
         let a_second = waits.iter().filter(|w| **w >= S(5) && **w < S(6)).count();
         assert!((1_400..=1_600).contains(&a_second), "{a_second} come again in one second");
@@ -97,17 +100,24 @@ mod tests {
     fn a_kind_of_which_little_was_worked_off_is_not_taken_to_be_slow() {
         let mut pacing = Pacing::default();
         pacing.worked_off(&"host", S(0));
-        let waits: Vec<Duration> = (0..10_000).map(|_| pacing.put_back(&"host", S(1_000), S(900))).collect();
+        let waits: Vec<Duration> = (0..10_000).map(|_| pacing.put_back(&"host", None, S(1_000), S(900))).collect();
         assert_eq!(waits.iter().filter(|w| **w >= S(5) && **w < S(6)).count(), 500);
         pacing.tidy(S(5_000));
         assert!(pacing.kinds.is_empty());
     }
 
     #[test]
+    fn what_a_limit_makes_slow_comes_again_at_its_pace() {
+        let mut pacing = Pacing::default();
+        let waits: Vec<Duration> = (0..30).map(|_| pacing.put_back(&"host", Some(0.2), S(0), S(900))).collect();
+        assert_eq!(waits[29] - waits[28], Duration::from_secs_f64(1.0 / 0.3));
+    }
+
+    #[test]
     fn nobody_waits_longer_than_the_longest_and_kinds_do_not_mix() {
         let mut pacing = Pacing::default();
-        let last = (0..1_000_000).map(|_| pacing.put_back(&"bank", S(1), S(900))).last();
+        let last = (0..1_000_000).map(|_| pacing.put_back(&"bank", None, S(1), S(900))).last();
         assert_eq!(last, Some(S(900)));
-        assert_eq!(pacing.put_back(&"other", S(1), S(900)), SHORTEST);
+        assert_eq!(pacing.put_back(&"other", None, S(1), S(900)), SHORTEST);
     }
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | begin | none · void with `void_gen` ≤ the message's generation, its back-off over · retrying, back-off over, attempts left · running past its lease and grace (take-over) |
 //! | record | running with the recorder's token |
+//! | give up | running with the giver's token → retrying, at once, the attempt not counted |
 //! | void | none · void (raises `void_gen`) · retrying → skipped; expired running → indeterminate; live running → look later; a run of the superseding generation → look later |
 //! | skip | none · void with `void_gen` ≤ the message's generation · by a worker also: retrying; expired running → indeterminate; live running → look later |
 //! | begin with no attempt left, or after three workers died of it | → dead |
@@ -312,6 +313,11 @@ pub enum Event<'a> {
     Begin(Begin<'a>),
     /// A worker knows how its attempt ended.
     Record(Record<'a>),
+    /// A worker gives back an attempt that it did not make: nothing was called.
+    GiveUp {
+        /// The token it began with.
+        token: &'a str,
+    },
     /// The message is void: cancelled or superseded.
     Void {
         /// The generation that voids it.

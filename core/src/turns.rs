@@ -140,54 +140,69 @@ impl Turns {
         }
     }
 
-    /// Whether another call to `target` would have a slot, were one free.
+    /// Whether another call to `target` would have a shared slot, were one free.
     pub fn has_room(&self, target: &Target) -> bool {
-        let busy = |target: &Target| self.in_flight.get(target).copied().unwrap_or(0);
-        if self.probed.contains(target) {
-            return busy(target) == 0;
-        }
-        if !target.is_webhook() {
-            return true;
-        }
-        let webhooks: usize = self.in_flight.iter().filter(|(target, _)| target.is_webhook()).map(|(_, n)| n).sum();
-        busy(target) < self.counts.host && webhooks < self.counts.webhooks
+        self.has_part(target) && (!target.is_webhook() || self.webhooks() < self.counts.webhooks)
     }
 
-    /// Whether as many wait already for `target`, which has no room, as would keep it busy.
-    pub fn is_crowded(&self, target: &Target) -> bool {
-        let lines = self.waiting.values().filter_map(|lines| lines.by_target.get(target));
-        let waiting: usize = lines.flat_map(|line| &line.tenants).map(|(_, tickets)| tickets.len()).sum();
-        !self.has_room(target) && waiting >= self.counts.host
+    /// Whether `target` has not its own part of the slots. What all webhooks have together is no reason to send one of a
+    /// host away that has nothing: it is next.
+    pub fn has_part(&self, target: &Target) -> bool {
+        let busy = self.in_flight.get(target).copied().unwrap_or(0);
+        let most = match target.is_webhook() {
+            _ if self.probed.contains(target) => 1,
+            true => self.counts.host,
+            false => self.counts.all,
+        };
+        busy < most
     }
 
-    /// The targets that someone waits for and that have room, while a slot is free that one of those may take: the ones for
-    /// which a permit is of use.
+    /// Calls to webhooks under way.
+    fn webhooks(&self) -> usize {
+        self.in_flight.iter().filter(|(target, _)| target.is_webhook()).map(|(_, count)| count).sum()
+    }
+
+    /// Whether as many wait already before a run of `priority` for `target`, which has its part, as would keep it busy.
+    pub fn is_crowded(&self, priority: Priority, target: &Target) -> bool {
+        !self.has_part(target) && self.waiting_before(priority, target) >= self.counts.host
+    }
+
+    /// How many wait for `target` with `priority` or a higher one.
+    pub fn waiting_before(&self, priority: Priority, target: &Target) -> usize {
+        let lines = self.waiting.range(..=priority).filter_map(|(_, lines)| lines.by_target.get(target));
+        lines.flat_map(|line| &line.tenants).map(|(_, tickets)| tickets.len()).sum()
+    }
+
+    /// The targets that someone waits for who could go, were there a permit: the ones for which a permit is of use.
     pub fn wanted(&self) -> BTreeSet<Target> {
-        let shared = self.free.contains(&Slot::Shared);
-        let urgent = self.free.contains(&Slot::UrgentOnly);
-        let takes = |priority: &Priority| shared || urgent && *priority == Priority::Urgent;
-        let lines = self.waiting.iter().filter(|(priority, _)| takes(priority));
-        let targets = lines.flat_map(|(_, lines)| lines.by_target.keys());
-        targets.filter(|target| self.has_room(target)).cloned().collect()
+        let takes = |slot: Slot, priority: Priority, target: &Target| match slot {
+            Slot::Shared => self.has_room(target),
+            // The part of all webhooks is one of the shared slots: these are kept for what must not wait for that.
+            Slot::UrgentOnly => priority == Priority::Urgent && self.has_part(target),
+        };
+        let slots: BTreeSet<Slot> = self.free.iter().copied().collect();
+        let waiting =
+            self.waiting.iter().flat_map(|(priority, lines)| lines.by_target.keys().map(move |t| (*priority, t)));
+        let wanted = waiting.filter(|(priority, target)| slots.iter().any(|slot| takes(*slot, *priority, target)));
+        wanted.map(|(_, target)| target.clone()).collect()
     }
 
     /// Gives the next turn to one that waits for a target with a permit; none when nobody can go.
     pub fn pick(&mut self, has_permit: impl Fn(&Target) -> bool) -> Option<Turn> {
-        let may_go = |target: &Target| has_permit(target) && self.has_room(target);
-        let ready: Vec<Priority> = self
-            .waiting
-            .iter()
-            .filter(|(_, lines)| lines.by_target.keys().any(&may_go))
-            .map(|(priority, _)| *priority)
-            .collect();
-        let urgent_ready = ready.contains(&Priority::Urgent);
+        let for_shared = |target: &Target| has_permit(target) && self.has_room(target);
+        let for_urgent = |target: &Target| has_permit(target) && self.has_part(target);
+        let has_any = |lines: &Lines, may_go: &dyn Fn(&Target) -> bool| lines.by_target.keys().any(may_go);
+        let ready = self.waiting.iter().filter(|(_, lines)| has_any(lines, &for_shared));
+        let ready: Vec<Priority> = ready.map(|(priority, _)| *priority).collect();
+        let urgent_ready = self.waiting.get(&Priority::Urgent).is_some_and(|lines| has_any(lines, &for_urgent));
         let place = self.free.iter().position(|slot| match slot {
             Slot::Shared => !ready.is_empty(),
             Slot::UrgentOnly => urgent_ready,
         })?;
         let slot = self.free[place];
-        let of_targets: BTreeSet<Target> =
-            ready.iter().flat_map(|p| self.waiting[p].by_target.keys()).filter(|t| may_go(t)).cloned().collect();
+        let may_go: &dyn Fn(&Target) -> bool = if slot == Slot::Shared { &for_shared } else { &for_urgent };
+        let targets = self.waiting.values().flat_map(|lines| lines.by_target.keys());
+        let of_targets: BTreeSet<Target> = targets.filter(|target| may_go(target)).cloned().collect();
         let priority = match slot {
             Slot::UrgentOnly => Priority::Urgent,
             Slot::Shared => self.weights.next(&ready)?,
@@ -349,8 +364,15 @@ mod tests {
         pool.fill(20);
         assert_eq!(pool.under_way.len(), 10, "half of the slots, five a host");
         assert!(!pool.turns.has_room(&Target::webhook("slow-0.example")));
-        assert!(pool.turns.is_crowded(&Target::webhook("slow-0.example")), "those behind are not to wait for it");
-        assert!(!pool.turns.is_crowded(&Target::sms()));
+        let slow = Target::webhook("slow-0.example");
+        assert!(pool.turns.is_crowded(Priority::Bulk, &slow), "those behind are not to wait for it");
+        assert!(!pool.turns.is_crowded(Priority::Urgent, &slow), "what is urgent stands before them");
+        assert!(!pool.turns.is_crowded(Priority::Bulk, &Target::sms()));
+        let well = Target::webhook("well.example");
+        assert!(!pool.turns.is_crowded(Priority::Bulk, &well), "it has nothing yet");
+        pool.add(Priority::Urgent, &well);
+        let urgent = pool.turns.pick(|_| true).map(|turn| (turn.target, turn.slot));
+        assert_eq!(urgent, Some((well, Slot::UrgentOnly)), "slow hosts take no slot that is kept for urgent runs");
         assert!(pool.turns.wanted().is_empty(), "no permit is asked for that could not be used");
         pool.add(Priority::Bulk, &Target::sms());
         assert_eq!(pool.turns.wanted(), BTreeSet::from([Target::sms()]));

@@ -233,6 +233,13 @@ async fn write(
 ) -> PortResult<Written> {
     let write_token = random_token();
     loop {
+        if let (Event::Begin(begin), Some(row)) = (event, &row)
+            && row.status == RunStatus::Running
+            && row.owner.as_deref() == Some(begin.token)
+        {
+            // An earlier try of this very begin, whose answer was lost.
+            return Ok(Written::Row(Box::new(row.clone())));
+        }
         match apply(row.as_ref(), &message.facts(), event, context.clock.now(), &write_token) {
             Transition::Write(new) => match put(context, &new).await? {
                 Put::Written => return Ok(Written::Row(new)),
@@ -266,7 +273,7 @@ fn ended(context: &Context, row: RunRow) -> Step {
 
 fn look_later(context: &Context, at: chrono::DateTime<chrono::Utc>) -> Step {
     let wait = (at - context.clock.now()).to_std().unwrap_or_default();
-    Step::Hide { wait, why: "held, or inside its back-off" }
+    Step::PutBack { wait: Wait::For(wait), why: "held, or inside its back-off" }
 }
 
 fn refused(context: &Context, row: Option<&RunRow>, status: RunStatus) -> Step {

@@ -14,16 +14,21 @@ use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMe
 use lambda_runtime::{LambdaEvent, service_fn};
 use punctual_core::aws::Names;
 use punctual_core::clock::{Clock, Stopwatch};
+use punctual_core::lease::Wait;
 use punctual_core::ports::Delivery;
 use punctual_core::priority::Priority;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// Left over before the deadline, to answer in.
 const ANSWER_MARGIN: Duration = Duration::from_secs(1);
+/// For so long a batch is put back at first of which nothing may be begun.
+const CANNOT_WORK: Duration = Duration::from_secs(5);
+/// The longest read of limits and holds. After a thaw the connection may be dead.
+const REFRESH_TIME: Duration = Duration::from_secs(3);
 
 /// Whether this process was started as a Lambda function.
 pub fn is_function() -> bool {
@@ -36,8 +41,9 @@ pub fn is_function() -> bool {
 /// When the runtime cannot be reached.
 pub async fn serve(equipment: Equipment, names: Names) -> Result<(), String> {
     let function = Arc::new(Function::new(equipment));
+    let working = function.clone();
     let service = service_fn(move |event: LambdaEvent<SqsEvent>| {
-        let (function, names) = (function.clone(), names.clone());
+        let (function, names) = (working.clone(), names.clone());
         async move {
             let left = time_left(event.context.deadline, &*function.context.clock);
             let (messages, deliveries) = read(event.payload, &names);
@@ -45,7 +51,10 @@ pub async fn serve(equipment: Equipment, names: Names) -> Result<(), String> {
             Ok::<_, lambda_runtime::Error>(answer(&messages, &done))
         }
     });
-    lambda_runtime::run(service).await.map_err(|e| e.to_string())
+    tokio::select! {
+        ended = lambda_runtime::run(service) => ended.map_err(|e| e.to_string()),
+        () = function.broke() => Err("the environment broke".into()),
+    }
 }
 
 /// The deadline is wall time, in milliseconds; how long it is until then is worked out once.
@@ -100,8 +109,8 @@ fn answer(messages: &[(String, Option<String>)], done: &BTreeSet<String>) -> Sqs
 /// One environment, through all of its invocations.
 pub struct Function {
     context: Context,
-    // Ends with it.
-    _beside: JoinSet<()>,
+    // What goes on beside the invocations ends with it.
+    beside: Mutex<JoinSet<()>>,
 }
 
 impl Function {
@@ -113,7 +122,15 @@ impl Function {
         beside.spawn(context.slots.clone().deal());
         let (steered, control) = (context.steered.clone(), context.ports.control.clone());
         beside.spawn(async move { steered.keep(&*control).await });
-        Function { context, _beside: beside }
+        let (steered, permits) = (context.steered.clone(), context.permits.clone());
+        beside.spawn(async move { permits.follow(&steered).await });
+        Function { context, beside: Mutex::new(beside) }
+    }
+
+    /// Returns when something that goes on beside the invocations has ended, which it must not.
+    pub async fn broke(&self) {
+        let ended = self.beside.lock().await.join_next().await;
+        tracing::error!(?ended, "a loop that must not end has ended: the environment ends too");
     }
 
     /// Works on a batch for at most `left`; the receipts of what is done with, which the caller deletes. The rest comes
@@ -121,42 +138,63 @@ impl Function {
     pub async fn work(&self, batch: Vec<Delivery>, left: Duration) -> BTreeSet<String> {
         let asked = Stopwatch::start(&*self.context.clock);
         let settings = &self.context.settings;
+        let from_now = |time: Duration| time.saturating_sub(asked.elapsed(&*self.context.clock));
         // A call that begins at the last moment may take its whole time.
         let may_begin = left.saturating_sub(settings.attempt_timeout + RECORD_MARGIN + ANSWER_MARGIN);
-        if may_begin.is_zero() {
-            tracing::error!(
-                left_s = left.as_secs(),
-                "the function's timeout is too short for an attempt and its record: nothing is begun"
-            );
-        }
-        let (context, mut returns) = self.context.with_hands(may_begin + settings.attempt_timeout);
+        let (context, mut returns) = self.context.with_hands(may_begin);
         let context = Arc::new(context);
-        // What was known before the environment was frozen may be long over.
-        if let Err(error) = context.steered.refresh(&*context.ports.control).await {
-            tracing::warn!(class = error.class(), %error, "limits and holds cannot be read: the batch is given back");
-        }
         let held: Vec<_> = batch.into_iter().map(|delivery| context.hands.take(delivery, asked)).collect();
-        let room = Arc::new(Semaphore::new(held.len()));
-        let permits = (0..held.len()).map(|_| room.clone().try_acquire_owned().expect("there is room for all"));
-        let (stopping, stop) = watch::channel(may_begin.is_zero());
-        let work = start(context.clone(), held, permits.collect(), stop);
-        tokio::pin!(work);
-        let in_time = async {
-            tokio::select! {
-                biased;
-                () = &mut work => return,
-                () = tokio::time::sleep(may_begin) => {}
+        if self.can_work(from_now(may_begin)).await {
+            let room = Arc::new(Semaphore::new(held.len()));
+            let permits = (0..held.len()).map(|_| room.clone().try_acquire_owned().expect("there is room for all"));
+            let (stopping, stop) = watch::channel(false);
+            let work = start(context.clone(), held, permits.collect(), stop);
+            tokio::pin!(work);
+            let in_time = async {
+                tokio::select! {
+                    biased;
+                    () = &mut work => return,
+                    () = tokio::time::sleep(from_now(may_begin)) => {}
+                }
+                stopping.send_replace(true);
+                work.await;
+            };
+            if tokio::time::timeout(from_now(left.saturating_sub(ANSWER_MARGIN)), in_time).await.is_err() {
+                tracing::warn!(
+                    "calls under way did not end within the function's time; their runs are taken over later"
+                );
             }
-            stopping.send_replace(true);
-            work.await;
-        };
-        if tokio::time::timeout(left.saturating_sub(ANSWER_MARGIN), in_time).await.is_err() {
-            tracing::warn!("calls under way did not end within the function's time; their runs are taken over later");
+        } else {
+            // Given back at once, it would be here again at once.
+            for held in held {
+                context.hands.put_back(&held, Wait::Growing(CANNOT_WORK), Duration::ZERO);
+            }
         }
         let mut returned = Vec::new();
         while let Ok(one) = returns.try_recv() {
             returned.push(one);
         }
-        returns::settle(context.ports.queue.clone(), context.clock.clone(), returned).await
+        let (queue, clock) = (context.ports.queue.clone(), context.clock.clone());
+        returns::settle(queue, clock, returned, from_now(left)).await
+    }
+
+    /// Whether anything may be begun: there is time for a call, the clock is right, and limits and holds are known.
+    async fn can_work(&self, may_begin: Duration) -> bool {
+        let Context { steered, ports, clock, .. } = &self.context;
+        if may_begin.is_zero() {
+            tracing::error!("the function's timeout is too short for an attempt and its record: nothing is begun");
+            return false;
+        }
+        // What was known before the environment was frozen may be long over.
+        match tokio::time::timeout(may_begin.min(REFRESH_TIME), steered.refresh(&*ports.control)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(class = error.class(), %error, "limits and holds cannot be read"),
+            Err(_) => tracing::warn!("limits and holds cannot be read in time"),
+        }
+        if let Err(off) = clock.check() {
+            tracing::error!(%off, "nothing is begun by this clock");
+            return false;
+        }
+        steered.current().is_some()
     }
 }

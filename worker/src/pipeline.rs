@@ -10,7 +10,7 @@ use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look, on_hold}
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
-use crate::record::{record, send_letter};
+use crate::record::{give_up, record, send_letter};
 use crate::returns::Returns;
 use crate::settings::{RECORD_MARGIN, WorkSettings};
 use crate::slots::{Granted, SentAway, Slots};
@@ -19,9 +19,10 @@ use crate::tenants::Tenants;
 use futures::FutureExt;
 use punctual_core::circuit::Gate;
 use punctual_core::clock::Clock;
-use punctual_core::lease::{LONGEST_HIDE, Wait, growing};
+use punctual_core::lease::{Wait, growing};
 use punctual_core::message::{Message, UnreadableMessage};
 use punctual_core::ports::{Call, Gateway, LONGEST_DELAY, PortResult, Ports};
+use punctual_core::priority::Priority;
 use punctual_core::process::random_token;
 use punctual_core::render::render;
 use punctual_core::retry::Outcome;
@@ -78,9 +79,7 @@ pub(crate) enum Step {
     Settle(RunStatus, Option<String>),
     /// To the dead letters, then delete.
     Letter { reason: String },
-    /// Hide it for this long: its row says when.
-    Hide { wait: Duration, why: &'static str },
-    /// Put it back for what may take long, or as long as it takes.
+    /// Put it back: for what its row says, for what may take long, or as long as it takes.
     PutBack { wait: Wait, why: &'static str },
     /// Give it back at once: the worker stops, or its clock is off.
     GiveBack,
@@ -149,19 +148,30 @@ async fn work(
         if !context.hands.trusts(held) {
             return Err(Step::Fenced);
         }
+        if matches!(context.slots.gate(&target), Gate::Open { .. }) {
+            return Err(circuit_is_open(context, held, &target));
+        }
         let began = begin(context, held.delivery.priority, message, &screened, &token).await;
         match insist(context, held, &mut stop, began).await? {
             Some(Begun::Mine(row)) => break row,
             Some(Begun::Do(step)) => return Err(step),
-            // Whatever stands in the row by now is found by a new look.
-            None => screened = screen(context, held, message, None, &mut stop).await?,
+            // Whatever stands in the row by now is met by another try: it may be this one's.
+            None => {}
         }
     };
     tracing::Span::current().record("attempt", begun.attempt);
-    context.permits.depart(&target).await;
-    let outcome = match prepare(context, held, message, &target, &screened, &begun) {
-        Ok((request, time)) => call(context, &target, &request, time).await,
-        Err(outcome) => outcome,
+    let prepared = match depart(context, &target, &begun, &mut stop).await {
+        Ok(()) => prepare(context, held, message, &target, &screened, &begun),
+        Err(unmade) => Err(unmade),
+    };
+    let outcome = match prepared {
+        Ok((request, time)) => call(context, held, &target, &request, time).await,
+        Err(Unmade::Impossible(outcome)) => outcome,
+        Err(Unmade::NotNow(why)) => {
+            tracing::debug!(why, "a call that was begun is not made");
+            drop(granted);
+            return Ok(give_up(context, message, *begun, &token).await);
+        }
     };
     context.metrics.attempt(outcome.class());
     // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
@@ -247,8 +257,8 @@ async fn turn(
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Granted, Step> {
     let waits_from = context.clock.monotonic();
-    if context.slots.is_crowded(target) {
-        return Err(has_its_part(context, target));
+    if context.slots.is_crowded(held.delivery.priority, target) {
+        return Err(has_its_part(context, held, target));
     }
     let turn = context.slots.turn(held.delivery.priority, target, message.job_key.tenant());
     tokio::pin!(turn);
@@ -264,7 +274,7 @@ async fn turn(
                 context.metrics.limiter_wait.record((context.clock.monotonic() - waits_from).as_secs_f64());
                 return Ok(granted);
             }
-            Some(Err(SentAway)) => return Err(circuit_is_open(context, target)),
+            Some(Err(SentAway)) => return Err(circuit_is_open(context, held, target)),
             None => is_worth_waiting(context, held, message, target, waits_from, stop)?,
         }
     }
@@ -287,8 +297,8 @@ fn is_worth_waiting(
     if steering.hold(message.job_key.tenant(), held.delivery.priority, target).is_some() {
         return Err(on_hold(context));
     }
-    if !context.slots.has_room(target) {
-        return Err(has_its_part(context, target));
+    if !context.slots.has_part(target) {
+        return Err(has_its_part(context, held, target));
     }
     let waits_for = context.clock.monotonic().saturating_sub(waits_from);
     if waits_for >= WITHOUT_SHARES && !context.permits.still_valid(target) {
@@ -299,22 +309,55 @@ fn is_worth_waiting(
 }
 
 /// Its target answers slowly: those behind it in the queue are not to wait for that.
-fn has_its_part(context: &Context, target: &Target) -> Step {
-    let wait = Wait::For(context.slots.put_back(target, LONGEST_DELAY));
+fn has_its_part(context: &Context, held: &Held, target: &Target) -> Step {
+    let wait = Wait::For(context.slots.put_back(held.delivery.priority, target, LONGEST_DELAY));
     Step::PutBack { wait, why: "its target has its part of the slots" }
 }
 
-/// No attempt is counted. Nobody knows when its target is well again.
-fn circuit_is_open(context: &Context, target: &Target) -> Step {
+/// No attempt is counted. Nobody knows when its target is well again; what is urgent looks again as soon as it may be.
+fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
     let closed_for = match context.slots.gate(target) {
         Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
         Gate::Closed | Gate::HalfOpen => Duration::ZERO,
     };
-    Step::PutBack { wait: Wait::Growing(closed_for.max(FIRST_PUT_BACK)), why: "the circuit of its target is open" }
+    let wait = closed_for.max(FIRST_PUT_BACK);
+    let is_urgent = held.delivery.priority == Priority::Urgent;
+    let wait = if is_urgent { Wait::For(wait) } else { Wait::Growing(wait) };
+    Step::PutBack { wait, why: "the circuit of its target is open" }
 }
 
-/// What goes out, and the time that it may take: inside its row's lease. After begin nothing keeps it from going out but a
-/// lost lease or share, a clock gone wrong, or a text that cannot be made.
+/// Why a call that was begun does not go out.
+enum Unmade {
+    /// It cannot be made now, by this worker.
+    NotNow(String),
+    /// It can never be made.
+    Impossible(Outcome),
+}
+
+/// Waits at the door, where the calls that were let in leave one after the other; not beyond the row's lease, nor a stop.
+async fn depart(
+    context: &Context,
+    target: &Target,
+    begun: &RunRow,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<(), Unmade> {
+    let leased = time_in_lease(context, begun);
+    tokio::select! {
+        biased;
+        () = context.permits.depart(target) => Ok(()),
+        _ = stop.wait_for(|stop| *stop) => Err(Unmade::NotNow("the worker stops".into())),
+        () = tokio::time::sleep(leased) => Err(Unmade::NotNow("its target's limit let nobody out for too long".into())),
+    }
+}
+
+/// How long a call may take that has to end, and be recorded, inside its row's lease.
+fn time_in_lease(context: &Context, begun: &RunRow) -> Duration {
+    let leased = begun.lease_until.and_then(|until| (until - context.clock.now()).to_std().ok());
+    leased.unwrap_or_default().saturating_sub(RECORD_MARGIN)
+}
+
+/// What goes out, and the time that it may take. After begin nothing keeps it from going out but a lost lease or share, a
+/// clock gone wrong, or a text that cannot be made.
 fn prepare(
     context: &Context,
     held: &Held,
@@ -322,30 +365,29 @@ fn prepare(
     target: &Target,
     screened: &Screened,
     begun: &RunRow,
-) -> Result<(Call, Duration), Outcome> {
-    let lost = |reason: String| Err(Outcome::Temporary { reason, retry_after: None });
-    let now = context.clock.now();
+) -> Result<(Call, Duration), Unmade> {
     if begun.attempt == 1 {
-        context.metrics.start_lag.record((now - message.due_at).as_seconds_f64().max(0.0));
+        let lag = context.clock.now() - message.due_at;
+        context.metrics.start_lag.record(lag.as_seconds_f64().max(0.0));
     }
-    let leased = begun.lease_until.and_then(|until| (until - now).to_std().ok()).unwrap_or_default();
-    let time = context.settings.attempt_timeout.min(leased.saturating_sub(RECORD_MARGIN));
+    let not_now = |why: &str| Err(Unmade::NotNow(why.to_owned()));
+    let time = context.settings.attempt_timeout.min(time_in_lease(context, begun));
     if !context.hands.trusts(held) || time.is_zero() {
-        return lost("its lease was lost before the call".into());
+        return not_now("its lease was lost before the call");
     }
     if let Err(off) = context.clock.check() {
-        return lost(off.to_string());
+        return not_now(&off.to_string());
     }
     if !context.permits.still_valid(target) {
-        return lost("its rate share was lost before the call".into());
+        return not_now("its rate share was lost before the call");
     }
     let payload = render(&screened.job.spec, message, begun.attempt, &context.zones);
-    let payload = payload.map_err(|reason| Outcome::Permanent { reason })?;
+    let payload = payload.map_err(|reason| Unmade::Impossible(Outcome::Permanent { reason }))?;
     Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload, time }, time))
 }
 
 /// The call itself.
-async fn call(context: &Context, target: &Target, request: &Call, time: Duration) -> Outcome {
+async fn call(context: &Context, held: &Held, target: &Target, request: &Call, time: Duration) -> Outcome {
     let called_at = context.clock.monotonic();
     let answer = AssertUnwindSafe(context.gateway.send(request)).catch_unwind();
     let outcome = match tokio::time::timeout(time, answer).await {
@@ -357,7 +399,7 @@ async fn call(context: &Context, target: &Target, request: &Call, time: Duration
         Err(_) => Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) },
     };
     context.metrics.attempt_duration.record((context.clock.monotonic() - called_at).as_secs_f64());
-    context.slots.ended(target, outcome.class(), called_at);
+    context.slots.ended(held.delivery.priority, target, outcome.class(), called_at);
     outcome
 }
 
@@ -374,10 +416,6 @@ async fn finish(context: &Context, held: &Held, message: Option<&Message>, step:
         }
         // The row is somebody's, or waits: this delivery has nothing more to do with it.
         Step::Settle(RunStatus::Running | RunStatus::Retrying, _) | Step::Fenced => return context.hands.let_go(held),
-        Step::Hide { wait, why } => {
-            tracing::debug!(wait_ms = wait.as_millis() as u64, why, "hidden");
-            return context.hands.hide(held, wait.min(LONGEST_HIDE));
-        }
         Step::PutBack { wait, why } => {
             let age = message.and_then(|m| (context.clock.now() - m.first_enqueued_at).to_std().ok());
             tracing::debug!(?wait, why, "put back");

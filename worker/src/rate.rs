@@ -153,6 +153,16 @@ impl Permits {
         }
     }
 
+    /// How many calls a second this worker may make to `target`; none where nothing limits it, or no part is known.
+    pub fn pace(&self, target: &Target) -> Option<f64> {
+        let limit = self.steered.current()?.limit(target)?;
+        let (parts, of) = match self.sharing {
+            Sharing::Leased => (self.gates().get(target)?.usable(&*self.clock), ALL_SHARES),
+            Sharing::Static(concurrency) => (1, concurrency),
+        };
+        pace(limit, parts, of).map(|pace| 1.0 / pace.period.as_secs_f64())
+    }
+
     /// Whether a call that has its permit may still go out: asked right before the request is written.
     pub fn still_valid(&self, target: &Target) -> bool {
         let Some(steering) = self.steered.current() else { return false };
@@ -229,6 +239,14 @@ impl Permits {
     pub(crate) fn lower(&self, target: &Target, shares: u32) {
         if let Some(gate) = self.gates().get_mut(target) {
             gate.shares = gate.shares.min(shares);
+        }
+    }
+
+    /// Tells those who wait of every change of limits and holds, for ever.
+    pub(crate) async fn follow(&self, steered: &Steered) {
+        loop {
+            steered.changed().await;
+            self.tell();
         }
     }
 

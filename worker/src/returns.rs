@@ -81,11 +81,26 @@ pub async fn perform(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, mut return
     }
 }
 
-/// Performs what was returned of one invocation; the receipts of what is done with. Whoever called deletes these.
-pub async fn settle(queue: Arc<dyn RunQueue>, clock: Arc<dyn Clock>, returned: Vec<Returned>) -> BTreeSet<String> {
-    let calls = Calls::of(returned, &mut Depths::of(queue.clone(), clock)).await;
-    let sent_again = calls.wait(&*queue).await.into_iter().flat_map(|(_, receipts)| receipts);
-    calls.deletes.into_values().flatten().chain(sent_again).collect()
+/// Performs what was returned of one invocation, within `time`; the receipts of what is done with. Whoever called deletes
+/// these. What could not be hidden in time comes back when its invisibility ends.
+pub async fn settle(
+    queue: Arc<dyn RunQueue>,
+    clock: Arc<dyn Clock>,
+    returned: Vec<Returned>,
+    time: Duration,
+) -> BTreeSet<String> {
+    let (deletes, others): (Vec<_>, Vec<_>) =
+        returned.into_iter().partition(|returned| matches!(returned.what, Return::Delete));
+    let mut done: BTreeSet<String> = deletes.into_iter().map(|returned| returned.receipt).collect();
+    let wait = async {
+        let calls = Calls::of(others, &mut Depths::of(queue.clone(), clock)).await;
+        calls.wait(&*queue).await
+    };
+    match tokio::time::timeout(time, wait).await {
+        Ok(sent_again) => done.extend(sent_again.into_iter().flat_map(|(_, receipts)| receipts)),
+        Err(_) => tracing::warn!("messages could not be hidden in time: they come back when their invisibility ends"),
+    }
+    done
 }
 
 #[derive(Default)]

@@ -71,7 +71,14 @@ impl Equipment {
         let metrics = Arc::new(Metrics::new());
         let steered = Arc::new(Steered::new(clock.clone()));
         let permits = Arc::new(Permits::new(clock.clone(), steered.clone(), settings.sharing));
-        let slots = Slots::new(settings.slots, settings.circuit, permits.clone(), clock.clone(), metrics.clone());
+        let slots = Slots::new(
+            settings.slots,
+            settings.circuit,
+            settings.prefetch,
+            permits.clone(),
+            clock.clone(),
+            metrics.clone(),
+        );
         let tenants = Tenants::new(settings.tenant_in_hand, clock.clone());
         let hands = Arc::new(hands);
         let context =
@@ -165,12 +172,6 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
 
 /// Keeps limits, holds and rate shares up to date.
 async fn steer(context: &Context, shares: &Keeper) {
-    let tell = async {
-        loop {
-            context.steered.changed().await;
-            context.permits.tell();
-        }
-    };
     let keep_shares = async {
         match context.settings.sharing {
             Sharing::Leased => shares.keep().await,
@@ -178,7 +179,8 @@ async fn steer(context: &Context, shares: &Keeper) {
         }
     };
     // Whoever tells is there before there is anything to tell.
-    tokio::join!(tell, context.steered.keep(&*context.ports.control), keep_shares);
+    let follow = context.permits.follow(&context.steered);
+    tokio::join!(follow, context.steered.keep(&*context.ports.control), keep_shares);
 }
 
 /// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.

@@ -21,6 +21,9 @@ use tokio::sync::{Notify, oneshot};
 
 /// A permit that nobody could use for so long is forgotten.
 const PERMIT_VALID: Duration = Duration::from_millis(100);
+/// Of a limited target so much work is kept in hand; more is in the way of others. A limit that works off all that fits in
+/// hand in this time bounds nothing.
+const IN_HAND: Duration = Duration::from_secs(2);
 /// Time between two clear-outs of what is long over.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
@@ -29,6 +32,8 @@ pub struct Slots {
     clock: Arc<dyn Clock>,
     permits: Arc<Permits>,
     rule: CircuitRule,
+    /// Of one priority.
+    most_in_hand: usize,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
     changed: Notify,
@@ -42,7 +47,7 @@ struct State {
     /// Permits that were taken and not used yet, and when.
     permits: BTreeMap<Target, Duration>,
     circuits: BTreeMap<Target, Circuit>,
-    pacing: Pacing<Target>,
+    pacing: Pacing<(Priority, Target)>,
 }
 
 impl State {
@@ -72,6 +77,7 @@ impl Slots {
     pub(crate) fn new(
         counts: SlotCounts,
         rule: CircuitRule,
+        most_in_hand: usize,
         permits: Arc<Permits>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
@@ -85,7 +91,16 @@ impl Slots {
             pacing: Pacing::default(),
         };
         let (changed, circuits_changed) = (Notify::new(), Notify::new());
-        Arc::new(Slots { clock, permits, rule, metrics, state: Mutex::new(state), changed, circuits_changed })
+        Arc::new(Slots {
+            clock,
+            permits,
+            rule,
+            most_in_hand,
+            metrics,
+            state: Mutex::new(state),
+            changed,
+            circuits_changed,
+        })
     }
 
     /// Waits for a turn. Whoever stops waiting loses nothing for others.
@@ -115,14 +130,20 @@ impl Slots {
         receiver.await.map_err(|_| SentAway)
     }
 
-    /// Whether a call to `target` could be made as far as slots are concerned, were one free.
-    pub fn has_room(&self, target: &Target) -> bool {
-        self.lock().turns.has_room(target)
+    /// Whether `target` has not its part of the slots.
+    pub fn has_part(&self, target: &Target) -> bool {
+        self.lock().turns.has_part(target)
     }
 
-    /// Whether more wait for `target` already than are of use.
-    pub fn is_crowded(&self, target: &Target) -> bool {
-        self.lock().turns.is_crowded(target)
+    /// Whether more wait before a run of `priority` for `target` already than are of use: as many as keep its slots busy, or
+    /// its limit for a while.
+    pub fn is_crowded(&self, priority: Priority, target: &Target) -> bool {
+        let state = self.lock();
+        let is_slow = |pace: f64| {
+            let of_use = (pace * IN_HAND.as_secs_f64()).ceil().max(2.0) as usize;
+            of_use < self.most_in_hand && state.turns.waiting_before(priority, target) >= of_use
+        };
+        state.turns.is_crowded(priority, target) || self.permits.pace(target).is_some_and(is_slow)
     }
 
     /// Whether calls to `target` may be made.
@@ -131,18 +152,19 @@ impl Slots {
     }
 
     /// For how long a run for `target` is put back for which there is no place; at most `longest`.
-    pub fn put_back(&self, target: &Target, longest: Duration) -> Duration {
-        self.lock().pacing.put_back(target, self.clock.monotonic(), longest)
+    pub fn put_back(&self, priority: Priority, target: &Target, longest: Duration) -> Duration {
+        let pace = self.permits.pace(target);
+        self.lock().pacing.put_back(&(priority, target.clone()), pace, self.clock.monotonic(), longest)
     }
 
     /// Says how a call ended that began at `began`, by the monotonic clock.
-    pub fn ended(&self, target: &Target, class: OutcomeClass, began: Duration) {
+    pub fn ended(&self, priority: Priority, target: &Target, class: OutcomeClass, began: Duration) {
         let now = self.clock.monotonic();
         let mut sent_away = Vec::new();
         {
             let mut state = self.lock();
             let state = &mut *state;
-            state.pacing.worked_off(target, now);
+            state.pacing.worked_off(&(priority, target.clone()), now);
             let circuit = state.circuits.entry(target.clone()).or_default();
             let before = circuit.gate(now);
             circuit.ended(&self.rule, class, began, now);
@@ -193,7 +215,7 @@ impl Slots {
             }
             let now = self.clock.monotonic();
             if now.saturating_sub(tidied) >= TIDY_EVERY {
-                self.lock().pacing.tidy(now);
+                self.tidy(now);
                 tidied = now;
             }
             let pause = async {
@@ -209,6 +231,20 @@ impl Slots {
                 () = pause => {}
             }
         }
+    }
+
+    /// Forgets targets to which nothing happened for long.
+    fn tidy(&self, now: Duration) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.pacing.tidy(now);
+        state.circuits.retain(|target, circuit| {
+            let is_kept = !circuit.is_over(now);
+            if !is_kept {
+                state.turns.probe(target, false);
+            }
+            is_kept
+        });
     }
 
     /// Grants all that can be granted now, and says when to look again if nothing happens before.

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 type Kind = (Priority, String);
 
+/// Time between two clear-outs of what is long over.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+
 /// The messages in hand, by tenant.
 pub struct Tenants {
     clock: Arc<dyn Clock>,
@@ -22,6 +25,7 @@ pub struct Tenants {
 struct State {
     in_hand: BTreeMap<Kind, usize>,
     pacing: Pacing<Kind>,
+    tidied: Duration,
 }
 
 /// One message in hand; it is not any more when this is dropped.
@@ -64,17 +68,16 @@ impl Tenants {
         let kind = (priority, tenant.to_owned());
         let now = self.clock.monotonic();
         let mut state = self.lock();
+        if now.saturating_sub(state.tidied) >= TIDY_EVERY {
+            state.pacing.tidy(now);
+            state.tidied = now;
+        }
         let count = state.in_hand.entry(kind.clone()).or_default();
         if *count >= self.most {
-            return Err(state.pacing.put_back(&kind, now, longest));
+            return Err(state.pacing.put_back(&kind, None, now, longest));
         }
         *count += 1;
         Ok(InHand { tenants: self.clone(), kind })
-    }
-
-    /// Forgets tenants that are long gone.
-    pub fn tidy(&self) {
-        self.lock().pacing.tidy(self.clock.monotonic());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

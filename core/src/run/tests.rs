@@ -390,6 +390,20 @@ fn dispatch_leaves_an_open_row_to_the_worker() {
 }
 
 #[test]
+fn an_attempt_that_was_not_made_is_given_up_by_its_holder_and_not_counted() {
+    let begun = written(apply_now(None, &Event::Begin(begin_as("mine"))));
+    let given_up = written(apply_now(Some(&begun), &Event::GiveUp { token: "mine" }));
+    assert_eq!((given_up.status, given_up.attempt, given_up.attempts.len()), (RunStatus::Retrying, 0, 0));
+    assert_eq!((given_up.owner.clone(), given_up.started_at, given_up.not_before), (None, None, Some(at(NOW))));
+    let again = written(apply_now(Some(&given_up), &Event::Begin(begin_as("other"))));
+    assert_eq!((again.status, again.attempt), (RunStatus::Running, 1));
+    for row in [None, Some(&given_up), Some(&again)] {
+        let refused = apply_now(row, &Event::GiveUp { token: "mine" });
+        assert!(matches!(refused, Transition::Refused(_)), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_record_without_a_row_is_refused() {
     assert!(matches!(apply_now(None, &record_as("mine", &delivered())), Transition::Refused(_)));
 }

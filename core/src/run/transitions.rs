@@ -23,6 +23,7 @@ pub fn apply(
     match event {
         Event::Begin(begin) => self::begin(row, new, facts, begin, now),
         Event::Record(record) => self::record(row, new, record, now),
+        Event::GiveUp { token } => give_up(row, new, token, now),
         Event::Void { void_gen, reason, takeover_grace } => void(row, new, *void_gen, *reason, *takeover_grace, now),
         Event::Skip { reason, range, by, takeover_grace } => {
             new.range = *range;
@@ -134,6 +135,21 @@ fn record(row: Option<&RunRow>, mut new: RunRow, record: &Record<'_>, now: DateT
         Verdict::Dead => end(new, RunStatus::Dead, now),
         Verdict::Indeterminate => end(new, RunStatus::Indeterminate, now),
     }
+}
+
+fn give_up(row: Option<&RunRow>, mut new: RunRow, token: &str, now: DateTime<Utc>) -> Transition {
+    let Some(old) = row else { return Transition::Refused(RunStatus::Running) };
+    if old.status != RunStatus::Running || old.owner.as_deref() != Some(token) {
+        return Transition::Refused(old.status);
+    }
+    new.attempts.pop();
+    new.attempt -= 1;
+    if new.attempt == 0 {
+        new.started_at = None;
+    }
+    new.status = RunStatus::Retrying;
+    (new.owner, new.lease_until, new.not_before) = (None, None, Some(now));
+    Transition::Write(Box::new(new))
 }
 
 fn void(
