@@ -249,9 +249,14 @@ impl Town {
 
     /// Sets how many text messages all workers together may send a second.
     pub async fn set_sms_limit(&self, per_second: u32) {
+        self.set_limit(Target::sms(), per_second).await;
+    }
+
+    /// Sets how many calls a second all workers together may make to a target.
+    pub async fn set_limit(&self, target: Target, per_second: u32) {
         let control = self.world.ports().control;
         let from = control.steering().await.expect("memory does not fail");
-        let to = from.with_limit(Target::sms(), per_second).expect("a limit in range");
+        let to = from.with_limit(target, per_second).expect("a limit in range");
         assert_eq!(control.change_steering(from.revision, &to).await, Ok(to));
     }
 

@@ -1,8 +1,10 @@
 //! The worker as a Lambda function: what it is handed, it does, or gives back in time.
 
+use punctual_core::clock::{AnchoredClock, Clock};
 use punctual_core::due::Shards;
-use punctual_core::memory::{FaultPlan, Script, World};
-use punctual_core::ports::{BATCH, Delivery};
+use punctual_core::error::PortError;
+use punctual_core::memory::{Fault, FaultPlan, Faults, Point, Script, World};
+use punctual_core::ports::{BATCH, Delivery, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::process::process_id;
 use punctual_core::retry::Outcome;
@@ -32,7 +34,11 @@ async fn town_and_batch(count: usize) -> (Town, Vec<Delivery>) {
 }
 
 fn function(town: &Town) -> Function {
-    let (ports, gateway, clock) = (town.world.ports(), town.world.gateway(), town.clock.clone());
+    function_with(town, town.world.ports(), town.clock.clone())
+}
+
+fn function_with(town: &Town, ports: Ports, clock: Arc<dyn Clock>) -> Function {
+    let gateway = town.world.gateway();
     let settings = WorkSettings { sharing: event_source::CONCURRENCY, ..town.work.clone() };
     let (zones, id) = (town.zones.clone(), process_id("f"));
     Function::new(Equipment { ports, gateway, clock, zones, settings, id })
@@ -74,8 +80,52 @@ async fn what_could_not_end_before_the_deadline_is_not_begun_and_given_back_at_o
 async fn a_function_with_too_little_time_begins_nothing() {
     let (town, batch) = town_and_batch(3).await;
     let done = function(&town).work(batch, Duration::from_secs(15)).await;
-    assert!(done.is_empty() && town.world.rows().is_empty());
-    assert!(town.world.waiting().iter().all(|waiting| waiting.hidden_for.is_zero()));
+    assert!(done.is_empty());
+    assert_nothing_was_begun(&town);
+}
+
+/// Given back at once, the batch would be here again at once, and use up its deliveries.
+fn assert_nothing_was_begun(town: &Town) {
+    assert!(town.world.rows().is_empty() && town.world.sends().is_empty());
+    let waiting = town.world.waiting();
+    let seconds = Duration::from_secs(4)..=Duration::from_secs(10);
+    assert!(waiting.iter().all(|message| seconds.contains(&message.hidden_for)), "{waiting:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_cannot_read_limits_and_holds_answers_in_time_and_begins_nothing() {
+    for fault in [Fault::Delay(Duration::from_secs(300)), Fault::FailBefore(PortError::Temporary("injected".into()))] {
+        let (town, batch) = town_and_batch(3).await;
+        let plan = FaultPlan::one(Point::Every("control.steering"), fault);
+        let ports = Faults::new(&plan, "f").wrap(town.world.ports());
+        let started = town.clock.monotonic();
+        let done = function_with(&town, ports, town.clock.clone()).work(batch, event_source::TIMEOUT).await;
+        assert!(done.is_empty() && town.clock.monotonic() - started <= Duration::from_secs(5));
+        assert_nothing_was_begun(&town);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_answers_before_its_timeout_also_when_nothing_can_be_hidden() {
+    let (town, batch) = town_and_batch(3).await;
+    town.world
+        .script("+447700900123", [Script::Answer(Outcome::Temporary { reason: "503".into(), retry_after: None })]);
+    let plan = FaultPlan::one(Point::Every("queue.extend"), Fault::Delay(Duration::from_secs(300)));
+    let ports = Faults::new(&plan, "f").wrap(town.world.ports());
+    let started = town.clock.monotonic();
+    let done = function_with(&town, ports, town.clock.clone()).work(batch, event_source::TIMEOUT).await;
+    assert!(town.clock.monotonic() - started <= event_source::TIMEOUT);
+    assert_eq!((done.len(), with_status(&town.world, RunStatus::Succeeded)), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_whose_clock_is_not_known_to_be_right_begins_nothing() {
+    let (town, batch) = town_and_batch(3).await;
+    // No store tells this clock the time.
+    let clock = Arc::new(AnchoredClock::new(town.wrong_clock()));
+    let done = function_with(&town, town.world.ports(), clock).work(batch, event_source::TIMEOUT).await;
+    assert!(done.is_empty());
+    assert_nothing_was_begun(&town);
 }
 
 #[tokio::test(start_paused = true)]

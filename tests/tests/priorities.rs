@@ -8,6 +8,7 @@ use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunId, RunKey, RunStatus};
+use punctual_core::target::Target;
 use punctual_core::template::Vars;
 use punctual_tests::{Town, at, reminder};
 use std::collections::BTreeMap;
@@ -177,6 +178,7 @@ async fn without_a_bound_for_tenants_the_ten_wait_for_the_whole_backlog() {
     assert_eq!(ten_behind(100_000, usize::MAX).await, 0);
 }
 
+const HOST: &str = "hooks.example.com";
 const HOOK: &str = "https://hooks.example.com/slow";
 
 fn webhook() -> Payload {
@@ -233,4 +235,38 @@ async fn when_a_host_is_well_again_all_of_its_runs_are_delivered() {
         done == 200 && world.waiting().is_empty()
     };
     assert!(town.until(3_600, all).await, "{} calls", town.world.sends().len());
+}
+
+/// What a low limit lets wait is put back until about its turn, and is not in hand before others.
+#[tokio::test(start_paused = true)]
+async fn a_host_with_a_low_limit_delays_no_text_message_and_its_limit_is_used() {
+    let mut town = town(450).await;
+    town.set_limit(Target::webhook(HOST), 2).await;
+    enqueue_for(&town, "hooks", Priority::Normal, 1_000, webhook()).await;
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let asked_at = town.clock.now();
+    enqueue(&town, "bank", Priority::Normal, 100).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(soon_after(&town.world, "bank", asked_at), 100);
+    let before = town.world.sends().len();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let rate = (town.world.sends().len() - before) as f64 / 120.0;
+    assert!(rate > 0.95 * 2.0, "{rate} a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_urgent_run_stands_before_the_bulk_that_waits_for_the_same_host() {
+    let mut town = town(450).await;
+    let takes = Duration::from_secs(5);
+    town.world.set_gateway_latency(takes);
+    enqueue_for(&town, "hooks", Priority::Bulk, 1_000, webhook()).await;
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let asked_at = town.clock.now();
+    enqueue_for(&town, "shop", Priority::Urgent, 1, webhook()).await;
+    assert!(town.until(30, |world| world.sends().iter().any(|s| s.reference.job_key.tenant() == "shop")).await);
+    let sends = town.world.sends();
+    let started_at = sends.iter().find(|s| s.reference.job_key.tenant() == "shop").expect("it is there").at;
+    assert!((started_at - asked_at).to_std().is_ok_and(|waited| waited <= takes + Duration::from_secs(1)));
 }

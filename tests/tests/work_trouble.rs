@@ -130,6 +130,33 @@ async fn a_lost_answer_of_begin_costs_no_attempt() {
     }
 }
 
+/// What stands in the row then is this attempt's own, and no other worker's.
+#[tokio::test(start_paused = true)]
+async fn a_begin_whose_answers_are_lost_for_seconds_goes_on_with_its_own_row() {
+    let plan = FaultPlan::default();
+    let mut town = town_with_message(&plan).await;
+    plan.add(Point::Every("runs.put"), Fault::LoseAnswer);
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(has(&town.world, RunStatus::Running) && town.world.sends().is_empty());
+    plan.clear();
+    assert!(town.until(2, is_done).await, "{:?}", town.world.row(&the_run()));
+    let row = town.world.row(&the_run()).expect("a row");
+    assert_eq!((row.attempt, row.attempts.len(), town.world.sends_of(&the_run())), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_was_begun_too_late_to_be_made_is_given_up_and_not_counted() {
+    let plan = FaultPlan::default();
+    let mut town = town_with_message(&plan).await;
+    // The row's lease is over when the answer is there.
+    plan.add(Point::Nth("runs.put", 1), Fault::Delay(town.work.row_lease));
+    town.start_worker("w");
+    assert!(town.until(25, is_done).await, "{:?}", town.world.row(&the_run()));
+    let row = town.world.row(&the_run()).expect("a row");
+    assert_eq!((row.attempt, row.attempts.len(), town.world.sends_of(&the_run())), (1, 1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn deletes_keep_up_with_records_and_no_message_comes_twice() {
     const RUNS: usize = 3_000;
