@@ -60,8 +60,9 @@ impl<K: Ord + Clone> Pacing<K> {
         let pace =
             known_pace.map_or((pace * EAGER).max(SLOWEST), |known| (known * EAGER).max(1.0 / longest.as_secs_f64()));
         let step = Duration::from_secs_f64(1.0 / pace);
-        kind.line_ends = (kind.line_ends + step).max(now + SHORTEST);
-        (kind.line_ends - now).min(longest)
+        // Whoever is told the longest wait comes again before its turn, and gets a new place then: its old one is nobody's.
+        kind.line_ends = (kind.line_ends + step).clamp(now + SHORTEST.min(longest), now + longest);
+        kind.line_ends - now
     }
 
     /// Forgets what is over.
@@ -82,6 +83,8 @@ fn faded(age: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -111,6 +114,23 @@ mod tests {
         let mut pacing = Pacing::default();
         let waits: Vec<Duration> = (0..30).map(|_| pacing.put_back(&"host", Some(0.2), S(0), S(900))).collect();
         assert_eq!(waits[29] - waits[28], Duration::from_secs_f64(1.0 / 0.3));
+    }
+
+    #[test]
+    fn a_backlog_longer_than_the_longest_wait_is_worked_off_at_its_pace() {
+        // Ten a second are worked off, of which two seconds' work is in hand. 10,000 wait.
+        let (pace, longest) = (10.0, S(600));
+        let mut pacing = Pacing::default();
+        let mut comes: BinaryHeap<_> = (0..10_000).map(|_| Reverse(S(0))).collect();
+        let mut free_at = S(0);
+        while let Some(Reverse(now)) = comes.pop() {
+            if free_at < now + S(2) {
+                free_at = free_at.max(now) + Duration::from_secs_f64(1.0 / pace);
+            } else {
+                comes.push(Reverse(now + pacing.put_back(&"host", Some(pace), now, longest)));
+            }
+        }
+        assert!(free_at < S(1_050), "{free_at:?} for what takes 1,000 s");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use crate::priority::{Priority, Weights};
 use crate::target::Target;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeBounds;
 
 /// What a slot takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,16 +146,18 @@ impl Turns {
         self.has_part(target) && (!target.is_webhook() || self.webhooks() < self.counts.webhooks)
     }
 
-    /// Whether `target` has not its own part of the slots. What all webhooks have together is no reason to send one of a
-    /// host away that has nothing: it is next.
-    pub fn has_part(&self, target: &Target) -> bool {
-        let busy = self.in_flight.get(target).copied().unwrap_or(0);
+    /// Whether `target` has not its own part of the slots.
+    fn has_part(&self, target: &Target) -> bool {
         let most = match target.is_webhook() {
             _ if self.probed.contains(target) => 1,
             true => self.counts.host,
-            false => self.counts.all,
+            false => return true,
         };
-        busy < most
+        self.busy_for(target) < most
+    }
+
+    fn busy_for(&self, target: &Target) -> usize {
+        self.in_flight.get(target).copied().unwrap_or(0)
     }
 
     /// Calls to webhooks under way.
@@ -162,15 +165,36 @@ impl Turns {
         self.in_flight.iter().filter(|(target, _)| target.is_webhook()).map(|(_, count)| count).sum()
     }
 
-    /// Whether as many wait already before a run of `priority` for `target`, which has its part, as would keep it busy.
+    /// Whether another run of `priority` for `target` would wait behind as many as are of use.
     pub fn is_crowded(&self, priority: Priority, target: &Target) -> bool {
-        !self.has_part(target) && self.waiting_before(priority, target) >= self.counts.host
+        self.are_too_many(priority, target, 1)
     }
 
-    /// How many wait for `target` with `priority` or a higher one.
-    pub fn waiting_before(&self, priority: Priority, target: &Target) -> usize {
-        let lines = self.waiting.range(..=priority).filter_map(|(_, lines)| lines.by_target.get(target));
-        lines.flat_map(|line| &line.tenants).map(|(_, tickets)| tickets.len()).sum()
+    /// Whether more wait with a run of `priority` for `target` than are of use, and it may as well leave.
+    pub fn is_in_excess(&self, priority: Priority, target: &Target) -> bool {
+        self.are_too_many(priority, target, 0)
+    }
+
+    /// A target that has its part needs as many in line as keep it busy. Where all webhooks together have theirs, half as
+    /// many wait as may be under way; as many again may be the first of hosts that have nothing, for they are next.
+    fn are_too_many(&self, priority: Priority, target: &Target, more: usize) -> bool {
+        let waiting = self.waiting(..=priority, |other| other == target) + more;
+        if !self.has_part(target) {
+            return waiting > self.counts.host;
+        }
+        if self.has_room(target) {
+            return false;
+        }
+        let of_all = self.waiting(..=priority, Target::is_webhook) + more;
+        let is_first = self.busy_for(target) == 0 && waiting <= 1;
+        of_all > if is_first { self.counts.webhooks } else { self.counts.webhooks / 2 }
+    }
+
+    /// How many wait with one of these priorities for targets that match.
+    pub fn waiting(&self, priorities: impl RangeBounds<Priority>, matches: impl Fn(&Target) -> bool) -> usize {
+        let lines = self.waiting.range(priorities).flat_map(|(_, lines)| &lines.by_target);
+        let tenants = lines.filter(|(target, _)| matches(target)).flat_map(|(_, line)| &line.tenants);
+        tenants.map(|(_, tickets)| tickets.len()).sum()
     }
 
     /// The targets that someone waits for who could go, were there a permit: the ones for which a permit is of use.
@@ -368,6 +392,14 @@ mod tests {
         assert!(pool.turns.is_crowded(Priority::Bulk, &slow), "those behind are not to wait for it");
         assert!(!pool.turns.is_crowded(Priority::Urgent, &slow), "what is urgent stands before them");
         assert!(!pool.turns.is_crowded(Priority::Bulk, &Target::sms()));
+        for (ticket, n) in (1..=50).flat_map(|ticket| (0..4).map(move |n| (ticket, n))) {
+            let host = Target::webhook(&format!("slow-{n}.example"));
+            if pool.turns.is_in_excess(Priority::Bulk, &host) {
+                pool.turns.leave(ticket, Priority::Bulk, &host);
+            }
+        }
+        let stay = pool.turns.waiting(.., Target::is_webhook);
+        assert_eq!(stay, 5, "those who wait longer are in the way");
         let well = Target::webhook("well.example");
         assert!(!pool.turns.is_crowded(Priority::Bulk, &well), "it has nothing yet");
         pool.add(Priority::Urgent, &well);

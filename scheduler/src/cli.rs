@@ -19,6 +19,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "punctual", version, about, long_about = None, after_help = "\
 AWS is found as all AWS tools find it: AWS_REGION, credentials, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS.
+PUNCTUAL_FAIR_QUEUES=1, here and on all workers, makes the tenant the message group of SQS's fair queues.
 Logs go to standard error; PUNCTUAL_LOG filters them (default `info`), PUNCTUAL_LOG_FORMAT=json for machines.
 Exit codes: 0 done, 1 failed, 2 wrong input (nothing was done).")]
 pub struct Cli {

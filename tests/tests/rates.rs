@@ -14,6 +14,7 @@ use punctual_tests::{Town, at, reminder};
 use punctual_worker::service::{self as worker, Equipment};
 use punctual_worker::settings::WorkSettings;
 use std::future::pending;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -26,15 +27,15 @@ const S: fn(u64) -> Duration = Duration::from_secs;
 /// A town in which so many runs wait in the queue, with a gateway that takes its time.
 async fn town_with(runs: usize, plan: &FaultPlan) -> Town {
     let town = Town::with(ONE_SHARD, plan.clone(), Arc::new(|ports| ports)).await;
-    fill(&town, runs).await;
+    fill(&town, 0..runs).await;
     town
 }
 
-async fn fill(town: &Town, runs: usize) {
+async fn fill(town: &Town, runs: Range<usize>) {
     tokio::time::sleep(S(DUE_AT as u64)).await;
     town.world.set_gateway_latency(Duration::from_millis(50));
     town.world.drop_repeats();
-    for n in 0..runs {
+    for n in runs {
         let id = format!("c-{n}/bill");
         town.add(reminder(&id, EVERY_DAY)).await;
         town.send(&[town.message(&id, at(DUE_AT))]).await;
@@ -232,15 +233,18 @@ async fn a_worker_that_stops_in_order_leaves_its_shares_to_others_at_once() {
 async fn work_that_waits_for_longer_than_its_visibility_keeps_its_lease() {
     let (change, received) = receives();
     let mut town = Town::with(ONE_SHARD, FaultPlan::default(), change).await;
-    fill(&town, 150).await;
-    town.work.prefetch = 200;
-    town.set_sms_limit(1).await;
+    town.set_sms_limit(20).await;
+    // What is in hand is two seconds of work, and a message is visible again after one.
+    (town.work.visibility, town.work.heartbeat, town.work.trust) = (S(1), S(1) / 4, S(1) * 9 / 10);
+    fill(&town, 0..1).await;
     town.start_worker("w");
-    let is_done = |world: &World| world.rows().values().filter(|row| row.status == RunStatus::Succeeded).count() == 150;
-    assert!(town.until(170, is_done).await, "{} calls", town.world.sends().len());
+    let done = |world: &World| world.rows().values().filter(|row| row.status == RunStatus::Succeeded).count();
+    assert!(town.until(10, |world| done(world) == 1).await);
+    fill(&town, 1..301).await;
+    assert!(town.until(20, |world| done(world) == 301).await, "{} calls", town.world.sends().len());
     assert!(received.all().iter().all(|delivery| delivery.receive_count == 1));
-    assert_eq!((received.all().len(), town.world.sends().len()), (150, 150));
-    assert_within(&calls(&town.world), 1, 1);
+    assert_eq!((received.all().len(), town.world.sends().len()), (301, 301));
+    assert_within(&calls(&town.world), 20, 0);
     town.stop().await;
 }
 

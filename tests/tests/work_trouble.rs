@@ -4,13 +4,16 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
-use punctual_core::job::JobState;
+use punctual_core::job::{JobKey, JobState};
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
 use punctual_core::message::Message;
+use punctual_core::payload::Payload;
 use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunId, RunKey, RunStatus};
+use punctual_core::target::Target;
+use punctual_core::template::Vars;
 use punctual_tests::watch::receives;
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::collections::BTreeMap;
@@ -137,24 +140,82 @@ async fn a_begin_whose_answers_are_lost_for_seconds_goes_on_with_its_own_row() {
     let mut town = town_with_message(&plan).await;
     plan.add(Point::Every("runs.put"), Fault::LoseAnswer);
     town.start_worker("w");
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(has(&town.world, RunStatus::Running) && town.world.sends().is_empty());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(town.world.row(&the_run()).is_some() && town.world.sends().is_empty());
     plan.clear();
-    assert!(town.until(2, is_done).await, "{:?}", town.world.row(&the_run()));
+    assert!(town.until(4, is_done).await, "{:?}", town.world.row(&the_run()));
     let row = town.world.row(&the_run()).expect("a row");
     assert_eq!((row.attempt, row.attempts.len(), town.world.sends_of(&the_run())), (1, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_was_begun_too_late_to_be_made_is_given_up_and_not_counted() {
+    // When the answer is there, the row's lease is over, or too little of it is left.
+    for late in [15, 8] {
+        let plan = FaultPlan::one(Point::Nth("runs.put", 1), Fault::Delay(Duration::from_secs(late)));
+        let mut town = town_with_message(&plan).await;
+        town.start_worker("w");
+        assert!(town.until(25, is_done).await, "{:?}", town.world.row(&the_run()));
+        let row = town.world.row(&the_run()).expect("a row");
+        assert_eq!((row.attempt, row.attempts.len(), town.world.sends_of(&the_run())), (1, 1, 1));
+        assert!(
+            (row.attempts[0].started_at - at(DUE_AT)).num_seconds() >= late as i64,
+            "the one that was made: {row:?}"
+        );
+        town.stop().await;
+    }
+}
+
+/// A begin that is tried for long begins nothing by what was read of the job long ago.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_cancelled_or_paused_while_begin_fails_is_not_called() {
+    for to in [JobState::Cancelled, JobState::Paused] {
+        for lost in [Fault::LoseAnswer, Fault::FailBefore(PortError::Throttled("injected".into()))] {
+            let plan = FaultPlan::default();
+            let mut town = town_with_message(&plan).await;
+            plan.add(Point::Every("runs.put"), lost);
+            town.start_worker("w");
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            pause(&town, to).await;
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            plan.clear();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert!(town.world.sends().is_empty());
+            assert!(!has(&town.world, RunStatus::Running), "{:?}", town.world.row(&the_run()));
+            town.stop().await;
+        }
+    }
+}
+
+/// The limit and the circuit of where it goes now are what counts.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_job_is_sent_elsewhere_while_it_waits_for_its_turn_stands_in_the_other_line() {
     let plan = FaultPlan::default();
-    let mut town = town_with_message(&plan).await;
-    // The row's lease is over when the answer is there.
-    plan.add(Point::Nth("runs.put", 1), Fault::Delay(town.work.row_lease));
+    let mut town = town_with(&plan).await;
+    town.set_sms_limit(1).await;
+    for n in 0..6 {
+        let id = format!("c-{n}/bill");
+        town.add(reminder(&id, EVERY_DAY)).await;
+        town.send(&[town.message(&id, at(DUE_AT))]).await;
+    }
+    let hook = "https://hooks.example.com/bills";
+    town.set_limit(Target::webhook("hooks.example.com"), 1).await;
+    let hook = Payload::Webhook { url: hook.into(), body: "{}".into(), vars: Vars::new(), secret: None };
     town.start_worker("w");
-    assert!(town.until(25, is_done).await, "{:?}", town.world.row(&the_run()));
-    let row = town.world.row(&the_run()).expect("a row");
-    assert_eq!((row.attempt, row.attempts.len(), town.world.sends_of(&the_run())), (1, 1, 1));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for n in 0..6 {
+        let key = JobKey::new("bank", &format!("c-{n}/bill")).expect("a valid id");
+        let mut job = town.world.job(&key).expect("the job is there");
+        let (version, read) = (job.version, ReplaceIf::from(&job));
+        job.spec.payload = hook.clone();
+        (job.version, job.edit_token) = (version + 1, format!("edit {version}"));
+        assert_eq!(town.world.ports().jobs.replace(&job, &read).await, Ok(Replace::Replaced));
+    }
+    assert!(town.until(30, |world| succeeded(world) == 6).await);
+    let sends = town.world.sends();
+    let hooks: Vec<_> = sends.iter().filter(|sent| sent.text != "Your bill is due").map(|sent| sent.at).collect();
+    assert!(hooks.len() >= 2, "{sends:?}");
+    assert!(hooks.windows(2).all(|two| (two[1] - two[0]).num_milliseconds() >= 900), "{hooks:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Step 6, *idempotency*: screen, then begin: the conditional write that makes a run this worker's own.
+//! Step 6, *idempotency*: screen, then begin: the conditional write that makes a run this worker's own. How long it is tried,
+//! and what becomes of a begin that leads to no call, is `begin.rs`.
 
 use crate::lease::Held;
 use crate::pipeline::{Context, Step};
@@ -252,7 +253,7 @@ async fn write(
 }
 
 /// Writes a row; where the answer is lost, writes the very same row again and so learns what became of it.
-async fn put(context: &Context, row: &RunRow) -> PortResult<Put> {
+pub(crate) async fn put(context: &Context, row: &RunRow) -> PortResult<Put> {
     let mut tries = 1;
     loop {
         match context.ports.runs.put(row).await {

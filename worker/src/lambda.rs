@@ -141,7 +141,8 @@ impl Function {
         let from_now = |time: Duration| time.saturating_sub(asked.elapsed(&*self.context.clock));
         // A call that begins at the last moment may take its whole time.
         let may_begin = left.saturating_sub(settings.attempt_timeout + RECORD_MARGIN + ANSWER_MARGIN);
-        let (context, mut returns) = self.context.with_hands(may_begin);
+        // It ends by the stop below, and not by a clock that differs from that one a little.
+        let (context, mut returns) = self.context.with_hands(may_begin + ANSWER_MARGIN);
         let context = Arc::new(context);
         let held: Vec<_> = batch.into_iter().map(|delivery| context.hands.take(delivery, asked)).collect();
         if self.can_work(from_now(may_begin)).await {
@@ -175,7 +176,7 @@ impl Function {
             returned.push(one);
         }
         let (queue, clock) = (context.ports.queue.clone(), context.clock.clone());
-        returns::settle(queue, clock, returned, from_now(left)).await
+        returns::settle(queue, clock, returned, from_now(left.saturating_sub(ANSWER_MARGIN / 2))).await
     }
 
     /// Whether anything may be begun: there is time for a call, the clock is right, and limits and holds are known.

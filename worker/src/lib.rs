@@ -4,6 +4,7 @@
 //! `record`; `shares` and [`steering`] keep what [`rate`] goes by; `report` tells operators of circuits; `pipeline` is the way through them, [`service`] the loops around it.
 
 pub mod alive;
+mod begin;
 mod clock;
 pub mod deliver;
 mod gone;

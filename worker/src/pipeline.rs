@@ -5,12 +5,13 @@
 //! first, then dead letter, then delete**, so that a crash on any line makes the message come again and find its row.
 //! While the store is in trouble a message stays in hand and is tried again: what is in hand bounds what is taken.
 
+use crate::begin::{give_up, own};
 use crate::gone::pause_job;
-use crate::idempotency::{Begun, JobAsRead, Look, Screened, begin, look, on_hold};
+use crate::idempotency::{JobAsRead, Look, Screened, look, on_hold};
 use crate::lease::{Hands, Held};
 use crate::metrics::Metrics;
 use crate::rate::Permits;
-use crate::record::{give_up, record, send_letter};
+use crate::record::{record, send_letter};
 use crate::returns::Returns;
 use crate::settings::{RECORD_MARGIN, WorkSettings};
 use crate::slots::{Granted, SentAway, Slots};
@@ -19,11 +20,10 @@ use crate::tenants::Tenants;
 use futures::FutureExt;
 use punctual_core::circuit::Gate;
 use punctual_core::clock::Clock;
-use punctual_core::lease::{Wait, growing};
+use punctual_core::lease::{LONGEST_HIDE, Wait, growing};
 use punctual_core::message::{Message, UnreadableMessage};
-use punctual_core::ports::{Call, Gateway, LONGEST_DELAY, PortResult, Ports};
+use punctual_core::ports::{Call, Gateway, PortResult, Ports};
 use punctual_core::priority::Priority;
-use punctual_core::process::random_token;
 use punctual_core::render::render;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
@@ -36,13 +36,15 @@ use tokio::sync::watch;
 use tracing::Instrument;
 
 /// A screen older than this when the call is about to start is made again.
-const SCREEN_VALID: Duration = Duration::from_secs(2);
+pub(crate) const SCREEN_VALID: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3);
 const FIRST_PUT_BACK: Duration = Duration::from_secs(5);
 const NEWER_MESSAGE_WAIT: Duration = Duration::from_secs(60);
 /// Time between two looks of a run that waits for its turn at whether waiting is of use.
 const LOOK_UP: Duration = Duration::from_secs(1);
+/// A run whose attempt was given back is looked at again after this.
+pub(crate) const GIVEN_UP_FOR: Duration = Duration::from_secs(1);
 /// So long a run waits with a worker that has no share of its target's limit: longer than shares take to change hands.
 const WITHOUT_SHARES: Duration = Duration::from_secs(20);
 
@@ -132,33 +134,23 @@ async fn work(
     job: Option<JobAsRead>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<Step, Step> {
-    let in_hand = match context.tenants.enter(held.delivery.priority, message.job_key.tenant(), LONGEST_DELAY) {
+    let in_hand = match context.tenants.enter(held.delivery.priority, message.job_key.tenant(), LONGEST_HIDE) {
         Ok(in_hand) => in_hand,
         Err(wait) => return Err(Step::PutBack { wait: Wait::For(wait), why: "its tenant has its part in hand" }),
     };
     let mut screened = screen(context, held, message, job, &mut stop).await?;
-    let target = screened.job.spec.payload.target();
-    let granted = turn(context, held, message, &target, &mut stop).await?;
-    if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
-        screened = screen(context, held, message, None, &mut stop).await?;
-    }
-    let token = random_token();
-    let begun = loop {
-        may_go_on(context, &stop)?;
-        if !context.hands.trusts(held) {
-            return Err(Step::Fenced);
+    let (target, granted) = loop {
+        let target = screened.job.spec.payload.target();
+        let granted = turn(context, held, message, &target, &mut stop).await?;
+        if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
+            screened = screen(context, held, message, None, &mut stop).await?;
         }
-        if matches!(context.slots.gate(&target), Gate::Open { .. }) {
-            return Err(circuit_is_open(context, held, &target));
-        }
-        let began = begin(context, held.delivery.priority, message, &screened, &token).await;
-        match insist(context, held, &mut stop, began).await? {
-            Some(Begun::Mine(row)) => break row,
-            Some(Begun::Do(step)) => return Err(step),
-            // Whatever stands in the row by now is met by another try: it may be this one's.
-            None => {}
+        // Where an edit sent it elsewhere, another limit and another line are meant for it.
+        if screened.job.spec.payload.target() == target {
+            break (target, granted);
         }
     };
+    let (begun, token) = own(context, held, message, &target, &mut screened, &mut stop).await?;
     tracing::Span::current().record("attempt", begun.attempt);
     let prepared = match depart(context, &target, &begun, &mut stop).await {
         Ok(()) => prepare(context, held, message, &target, &screened, &begun),
@@ -170,7 +162,13 @@ async fn work(
         Err(Unmade::NotNow(why)) => {
             tracing::debug!(why, "a call that was begun is not made");
             drop(granted);
-            return Ok(give_up(context, message, *begun, &token).await);
+            return Ok(match give_up(context, message, Some(*begun), &token).await {
+                Ok(()) => {
+                    Step::PutBack { wait: Wait::For(GIVEN_UP_FOR), why: "its call was begun and could not be made" }
+                }
+                // It is taken over when its lease is over, and counts.
+                Err(_) => Step::Fenced,
+            });
         }
     };
     context.metrics.attempt(outcome.class());
@@ -185,7 +183,7 @@ async fn work(
 }
 
 /// Looks at job and row until the store has answered.
-async fn screen(
+pub(crate) async fn screen(
     context: &Context,
     held: &Held,
     message: &Message,
@@ -210,12 +208,12 @@ async fn screen(
 }
 
 /// Whether anything may still be written or begun for a message: not while the worker stops, nor while its clock is off.
-fn may_go_on(context: &Context, stop: &watch::Receiver<bool>) -> Result<(), Step> {
+pub(crate) fn may_go_on(context: &Context, stop: &watch::Receiver<bool>) -> Result<(), Step> {
     if *stop.borrow() || context.clock.check().is_err() { Err(Step::GiveBack) } else { Ok(()) }
 }
 
 /// The answer of a call to the store; none when it failed and is to be made again.
-async fn insist<T>(
+pub(crate) async fn insist<T>(
     context: &Context,
     held: &Held,
     stop: &mut watch::Receiver<bool>,
@@ -297,7 +295,7 @@ fn is_worth_waiting(
     if steering.hold(message.job_key.tenant(), held.delivery.priority, target).is_some() {
         return Err(on_hold(context));
     }
-    if !context.slots.has_part(target) {
+    if context.slots.is_in_excess(held.delivery.priority, target) {
         return Err(has_its_part(context, held, target));
     }
     let waits_for = context.clock.monotonic().saturating_sub(waits_from);
@@ -310,12 +308,12 @@ fn is_worth_waiting(
 
 /// Its target answers slowly: those behind it in the queue are not to wait for that.
 fn has_its_part(context: &Context, held: &Held, target: &Target) -> Step {
-    let wait = Wait::For(context.slots.put_back(held.delivery.priority, target, LONGEST_DELAY));
+    let wait = Wait::For(context.slots.put_back(held.delivery.priority, target, LONGEST_HIDE));
     Step::PutBack { wait, why: "its target has its part of the slots" }
 }
 
 /// No attempt is counted. Nobody knows when its target is well again; what is urgent looks again as soon as it may be.
-fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
+pub(crate) fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
     let closed_for = match context.slots.gate(target) {
         Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
         Gate::Closed | Gate::HalfOpen => Duration::ZERO,
@@ -341,7 +339,7 @@ async fn depart(
     begun: &RunRow,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<(), Unmade> {
-    let leased = time_in_lease(context, begun);
+    let leased = time_in_lease(context, begun).saturating_sub(least_time(context));
     tokio::select! {
         biased;
         () = context.permits.depart(target) => Ok(()),
@@ -356,6 +354,11 @@ fn time_in_lease(context: &Context, begun: &RunRow) -> Duration {
     leased.unwrap_or_default().saturating_sub(RECORD_MARGIN)
 }
 
+/// A call that has less time than this is not made: one that is cut off leaves nobody knowing what it did.
+fn least_time(context: &Context) -> Duration {
+    context.settings.attempt_timeout / 2
+}
+
 /// What goes out, and the time that it may take. After begin nothing keeps it from going out but a lost lease or share, a
 /// clock gone wrong, or a text that cannot be made.
 fn prepare(
@@ -366,14 +369,13 @@ fn prepare(
     screened: &Screened,
     begun: &RunRow,
 ) -> Result<(Call, Duration), Unmade> {
-    if begun.attempt == 1 {
-        let lag = context.clock.now() - message.due_at;
-        context.metrics.start_lag.record(lag.as_seconds_f64().max(0.0));
-    }
     let not_now = |why: &str| Err(Unmade::NotNow(why.to_owned()));
     let time = context.settings.attempt_timeout.min(time_in_lease(context, begun));
-    if !context.hands.trusts(held) || time.is_zero() {
+    if !context.hands.trusts(held) {
         return not_now("its lease was lost before the call");
+    }
+    if time < least_time(context) {
+        return not_now("too little of its lease is left for a call");
     }
     if let Err(off) = context.clock.check() {
         return not_now(&off.to_string());
@@ -383,6 +385,10 @@ fn prepare(
     }
     let payload = render(&screened.job.spec, message, begun.attempt, &context.zones);
     let payload = payload.map_err(|reason| Unmade::Impossible(Outcome::Permanent { reason }))?;
+    if begun.attempt == 1 {
+        let lag = context.clock.now() - message.due_at;
+        context.metrics.start_lag.record(lag.as_seconds_f64().max(0.0));
+    }
     Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload, time }, time))
 }
 

@@ -60,6 +60,9 @@ pub enum Sharing {
     Static(NonZeroU32),
 }
 
+/// Who wants shares has some within this time, as a rule.
+const SHARES_COME: Duration = Duration::from_secs(5);
+
 /// Hands out permits, target by target.
 pub struct Permits {
     clock: Arc<dyn Clock>,
@@ -74,6 +77,8 @@ pub struct Permits {
 /// One target.
 struct Gate {
     wanted_at: Option<Duration>,
+    /// Since when permits are asked for in vain, for want of a part.
+    lacks_since: Option<Duration>,
     shares: u32,
     trust: Option<Trust>,
     limiters: Option<Limiters>,
@@ -97,7 +102,7 @@ enum Side {
 
 impl Gate {
     fn new() -> Self {
-        Gate { wanted_at: None, shares: 0, trust: None, limiters: None, lines: Default::default() }
+        Gate { wanted_at: None, lacks_since: None, shares: 0, trust: None, limiters: None, lines: Default::default() }
     }
 
     /// Shares that may be used now.
@@ -141,26 +146,39 @@ impl Permits {
             gates.insert(target.clone(), Gate::new());
         }
         let gate = gates.get_mut(target).expect("it is there by now");
-        gate.wanted_at = Some(self.clock.monotonic());
+        let now = self.clock.monotonic();
+        gate.wanted_at = Some(now);
         let (parts, of) = match self.sharing {
             Sharing::Leased => (gate.usable(&*self.clock), ALL_SHARES),
             Sharing::Static(concurrency) => (1, concurrency),
         };
-        let Some(pace) = pace(limit, parts, of) else { return Permit::Never };
+        let Some(pace) = pace(limit, parts, of) else {
+            gate.lacks_since.get_or_insert(now);
+            return Permit::Never;
+        };
+        gate.lacks_since = None;
         match gate.limiter(side, pace, &self.clock).check() {
             Ok(()) => Permit::Ready,
             Err(not_until) => Permit::At(not_until.earliest_possible()),
         }
     }
 
-    /// How many calls a second this worker may make to `target`; none where nothing limits it, or no part is known.
+    /// How many calls a second this worker may make to `target`: 0 when it has had no part of the limit for a while; none where
+    /// nothing limits it, or it is not known yet.
     pub fn pace(&self, target: &Target) -> Option<f64> {
         let limit = self.steered.current()?.limit(target)?;
+        let gates = self.gates();
         let (parts, of) = match self.sharing {
-            Sharing::Leased => (self.gates().get(target)?.usable(&*self.clock), ALL_SHARES),
+            Sharing::Leased => (gates.get(target)?.usable(&*self.clock), ALL_SHARES),
             Sharing::Static(concurrency) => (1, concurrency),
         };
-        pace(limit, parts, of).map(|pace| 1.0 / pace.period.as_secs_f64())
+        match pace(limit, parts, of) {
+            Some(pace) => Some(1.0 / pace.period.as_secs_f64()),
+            None => {
+                let lacks_since = gates.get(target)?.lacks_since?;
+                (self.clock.monotonic().saturating_sub(lacks_since) >= SHARES_COME).then_some(0.0)
+            }
+        }
     }
 
     /// Whether a call that has its permit may still go out: asked right before the request is written.

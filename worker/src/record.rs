@@ -15,9 +15,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Tries of a write that the store refuses outright, over ten minutes: rights are mended by then, and a row that never fits
 /// does not keep its message in hand for ever.
 const REFUSALS: u32 = 120;
-/// A run whose attempt was given back is looked at again after this.
-const GIVEN_UP_FOR: Duration = Duration::from_secs(1);
-/// Tries of a dead letter, or of giving an attempt back, before the message is left to come again.
+/// Tries of a dead letter before the message is left to come again.
 const LETTER_TRIES: u32 = 4;
 
 /// Writes the outcome of an attempt that began with `token`.
@@ -67,36 +65,6 @@ pub(crate) async fn record(
             }
         }
     }
-}
-
-/// Gives back an attempt that was begun with `token` and not made. What cannot be written is taken over later, and counts.
-pub(crate) async fn give_up(context: &Context, message: &Message, begun: RunRow, token: &str) -> Step {
-    let event = Event::GiveUp { token };
-    let write_token = random_token();
-    let mut row = Some(begun);
-    for tries in 0..LETTER_TRIES {
-        if tries > 0 {
-            tokio::time::sleep(FIRST_BACKOFF * 2u32.pow(tries)).await;
-        }
-        loop {
-            let new = apply(row.as_ref(), &message.facts(), &event, context.clock.now(), &write_token);
-            let Transition::Write(new) = new else { return Step::Fenced };
-            match context.ports.runs.put(&new).await {
-                Ok(Put::Written) => {
-                    return Step::PutBack {
-                        wait: Wait::For(GIVEN_UP_FOR),
-                        why: "its call was begun and could not be made",
-                    };
-                }
-                Ok(Put::Conflict(current)) => row = current.map(|row| *row),
-                Err(error) => {
-                    tracing::debug!(class = error.class(), %error, "an attempt that was not made could not be given back");
-                    break;
-                }
-            }
-        }
-    }
-    Step::Fenced
 }
 
 fn written(context: &Context, row: RunRow) -> Step {

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
-/// A permit that nobody could use for so long is forgotten.
+/// A permit that nobody could use for so long, and until its target's next, is forgotten. At the door all keep their distance.
 const PERMIT_VALID: Duration = Duration::from_millis(100);
 /// Of a limited target so much work is kept in hand; more is in the way of others. A limit that works off all that fits in
 /// hand in this time bounds nothing.
@@ -130,20 +130,23 @@ impl Slots {
         receiver.await.map_err(|_| SentAway)
     }
 
-    /// Whether `target` has not its part of the slots.
-    pub fn has_part(&self, target: &Target) -> bool {
-        self.lock().turns.has_part(target)
+    /// Whether more wait with a run of `priority` for `target` than are of use.
+    pub fn is_in_excess(&self, priority: Priority, target: &Target) -> bool {
+        self.lock().turns.is_in_excess(priority, target)
     }
 
-    /// Whether more wait before a run of `priority` for `target` already than are of use: as many as keep its slots busy, or
-    /// its limit for a while.
+    /// Whether as many wait for `target` already as are of use to a run of `priority`: as many as keep its slots busy, or
+    /// its limit for a while. Each priority has hands of its own to wait in.
     pub fn is_crowded(&self, priority: Priority, target: &Target) -> bool {
         let state = self.lock();
-        let is_slow = |pace: f64| {
-            let of_use = (pace * IN_HAND.as_secs_f64()).ceil().max(2.0) as usize;
-            of_use < self.most_in_hand && state.turns.waiting_before(priority, target) >= of_use
+        let fill_the_limit = |pace: f64| {
+            let of_use = match (pace * IN_HAND.as_secs_f64()).ceil() as usize {
+                0 => self.most_in_hand / 4,
+                of_use => of_use.max(2),
+            };
+            of_use < self.most_in_hand && state.turns.waiting(priority..=priority, |other| other == target) >= of_use
         };
-        state.turns.is_crowded(priority, target) || self.permits.pace(target).is_some_and(is_slow)
+        state.turns.is_crowded(priority, target) || self.permits.pace(target).is_some_and(fill_the_limit)
     }
 
     /// Whether calls to `target` may be made.
@@ -153,7 +156,7 @@ impl Slots {
 
     /// For how long a run for `target` is put back for which there is no place; at most `longest`.
     pub fn put_back(&self, priority: Priority, target: &Target, longest: Duration) -> Duration {
-        let pace = self.permits.pace(target);
+        let pace = self.permits.pace(target).filter(|pace| *pace > 0.0);
         self.lock().pacing.put_back(&(priority, target.clone()), pace, self.clock.monotonic(), longest)
     }
 
@@ -242,6 +245,7 @@ impl Slots {
             let is_kept = !circuit.is_over(now);
             if !is_kept {
                 state.turns.probe(target, false);
+                self.tell(target, Gate::Closed);
             }
             is_kept
         });
@@ -254,7 +258,11 @@ impl Slots {
         let mut state = self.lock();
         let state = &mut *state;
         let now = self.clock.monotonic();
-        state.permits.retain(|_, at| now.saturating_sub(*at) <= PERMIT_VALID);
+        state.permits.retain(|target, at| {
+            let next_in =
+                self.permits.pace(target).filter(|pace| *pace > 0.0).map(|pace| Duration::from_secs_f64(1.0 / pace));
+            now.saturating_sub(*at) <= next_in.unwrap_or_default().max(PERMIT_VALID)
+        });
         loop {
             for target in state.turns.wanted() {
                 if state.permits.contains_key(&target) {

@@ -284,9 +284,9 @@ fn a_lost_attempt_goes_to_a_person_where_a_repeat_could_reach_the_customer_and_m
     let hold = GatewayPolicy { on_takeover: WhenUnknown::Hold, ..GatewayPolicy::default() };
     for (gateway, expected) in [
         (hold, RunStatus::Indeterminate),
-        // The attempt began at 910: at 1000 a window of 90 s is just over.
-        (GatewayPolicy { dedupe_window: Duration::from_secs(90), ..hold }, RunStatus::Indeterminate),
-        (GatewayPolicy { dedupe_window: Duration::from_secs(91), ..hold }, RunStatus::Running),
+        // The attempt began at 910: a window of 90 s and a lease is just over when the lease of one that begins at 1000 is.
+        (GatewayPolicy { dedupe_window: Duration::from_secs(90) + LEASE, ..hold }, RunStatus::Indeterminate),
+        (GatewayPolicy { dedupe_window: Duration::from_secs(91) + LEASE, ..hold }, RunStatus::Running),
         (GatewayPolicy::default(), RunStatus::Running),
     ] {
         let event = Event::Begin(Begin { gateway, ..begin_as("second") });
@@ -296,7 +296,7 @@ fn a_lost_attempt_goes_to_a_person_where_a_repeat_could_reach_the_customer_and_m
 
 #[test]
 fn an_unknown_outcome_that_was_to_be_repeated_in_time_goes_to_a_person_when_its_time_is_over() {
-    let gateway = GatewayPolicy { dedupe_window: Duration::from_secs(120), ..GatewayPolicy::default() };
+    let gateway = GatewayPolicy { dedupe_window: Duration::from_secs(120) + LEASE, ..GatewayPolicy::default() };
     let outcome = unknown();
     let record = Event::Record(Record { token: "mine", outcome: &outcome, rule: RULE, gateway, random: 0.5 });
     let retrying = written(apply_now(Some(&running(1, 1_010)), &record));

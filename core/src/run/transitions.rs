@@ -75,7 +75,8 @@ fn begin(row: Option<&RunRow>, mut new: RunRow, facts: &RunFacts, begin: &Begin<
         }
         new.void_gen = None;
         new.reason = None;
-        if new.needs_a_person(&begin.gateway, now) {
+        // The call goes out while the lease lasts: then, too, a repeat must be dropped.
+        if new.needs_a_person(&begin.gateway, plus(now, begin.lease)) {
             return end(new, RunStatus::Indeterminate, now);
         }
         if old.attempt >= begin.rule.max_attempts {
