@@ -236,6 +236,7 @@ async fn work_that_waits_for_longer_than_its_visibility_keeps_its_lease() {
     town.set_sms_limit(20).await;
     // What is in hand is two seconds of work, and a message is visible again after one.
     (town.work.visibility, town.work.heartbeat, town.work.trust) = (S(1), S(1) / 4, S(1) * 9 / 10);
+    town.work.poll = S(1) / 2;
     fill(&town, 0..1).await;
     town.start_worker("w");
     let done = |world: &World| world.rows().values().filter(|row| row.status == RunStatus::Succeeded).count();
