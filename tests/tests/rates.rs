@@ -207,7 +207,7 @@ async fn runs_that_stand_at_the_door_when_trust_ends_are_not_called_nor_counted_
         plan.add(Point::Every(call), Fault::FailBefore(PortError::Temporary("injected".into())));
     }
     // The store takes so long to begin what is let in that the last of it comes to the door without a trusted share.
-    plan.add(Point::Every("runs.put"), Fault::Delay(S(6)));
+    plan.add(Point::Every("runs.put"), Fault::Delay(S(4)));
     let cut_off_at = town.clock.now();
     tokio::time::sleep(S(30)).await;
     let trusted_until = cut_off_at + TimeDelta::from_std(LeaseTimes::default().trusted_for()).expect("a short time");
