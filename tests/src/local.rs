@@ -3,6 +3,9 @@
 //! The stack runs here and counts; schedulers and workers are processes that know only its addresses, as in production.
 //! Each ends with its handle, however the test ends.
 
+mod by_hand;
+mod limits;
+
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -170,6 +173,14 @@ impl Local {
             bail!("`punctual {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs the worker's program to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn run_worker(&self, args: &[&str]) -> anyhow::Result<Output> {
+        Ok(self.command(WORKER, args).output().await?)
     }
 
     /// Starts a process that goes on, by the word that makes this package's binary that program.

@@ -1,15 +1,10 @@
 //! Worker processes that are killed after the gateway took a message and before that is recorded, the one gap in which a
 //! repeat can reach a customer: what becomes of the run under each policy. The gateway counts.
 
-use chrono::TimeDelta;
-use punctual_core::job::JobKey;
-use punctual_core::message::{MESSAGE_VERSION, Message};
+use punctual_core::job::JobSpec;
 use punctual_core::payload::Payload;
-use punctual_core::priority::Priority;
 use punctual_core::retry::OutcomeClass;
-use punctual_core::run::{RunId, RunKey, RunRow, RunStatus};
-use punctual_core::schedule::whole_second;
-use punctual_core::zone::Zones;
+use punctual_core::run::{RunRow, RunStatus};
 use punctual_localstack::gateway::{Behaviour, GatewayConfig, GatewayStats};
 use punctual_localstack::multicall::WORKER;
 use punctual_tests::local::{Local, Process, eventually};
@@ -37,27 +32,6 @@ struct After {
     dead_letters: usize,
 }
 
-/// Puts the message of one run into its queue.
-async fn enqueue(local: &Local) -> anyhow::Result<RunId> {
-    let due_at = whole_second(local.now()) - TimeDelta::minutes(1);
-    let made_at = due_at - TimeDelta::minutes(1);
-    let mut spec = reminder(ID, &format!("every 24h from {}", due_at.to_rfc3339()));
-    spec.payload = Payload::sms(PHONE, "Your bill is due");
-    local.load([spec], made_at, &Zones::embedded()).await?;
-    let message = Message {
-        v: MESSAGE_VERSION,
-        job_key: JobKey::new("bank", ID).expect("a valid id"),
-        run_key: RunKey::scheduled(due_at),
-        generation: made_at.timestamp_millis() as u64,
-        scheduled_at: due_at,
-        due_at,
-        first_enqueued_at: due_at,
-        scheduler: "by hand".into(),
-    };
-    assert_eq!(local.ports.queue.send(Priority::Normal, &[message.encode()]).await?, [Ok(())]);
-    Ok(message.run_id())
-}
-
 fn start(local: &Local, name: &str, policy: &[&str]) -> anyhow::Result<Process> {
     local.start_process(name, WORKER, &[&["--id", name], policy].concat())
 }
@@ -68,7 +42,8 @@ async fn killed_before_record(drops_repeats: bool, policy: &[&str]) -> anyhow::R
     let gateway = GatewayConfig { drops_repeats, script, ..GatewayConfig::default() };
     let local = Local::start(PROGRAM, gateway, &TIMES).await?;
     local.punctual(&["setup"]).await?;
-    let run = enqueue(&local).await?;
+    let spec = |schedule: &str| JobSpec { payload: Payload::sms(PHONE, "Your bill is due"), ..reminder(ID, schedule) };
+    let run = local.enqueue(1, |schedule| vec![spec(schedule)]).await?.remove(0);
     let killed = start(&local, "w1", policy)?;
     eventually("the gateway has the message", PATIENCE, async || Ok(local.stack.gateway().stats().accepted == 1))
         .await?;

@@ -65,7 +65,7 @@ fn where_a_lost_run_is_held_no_crash_delivers_it_twice() {
 }
 
 /// Each rule, the property that breaks without it, and where.
-const ABLATIONS: [(&str, Broken, Bounds); 24] = [
+const ABLATIONS: [(&str, Broken, Bounds); 25] = [
     ("enqueue_first", Broken::Lost, ONE),
     ("skip_row_first", Broken::Lost, ONE),
     ("advance_compared", Broken::Zombie, ONE_CHANGED),
@@ -88,6 +88,7 @@ const ABLATIONS: [(&str, Broken, Bounds); 24] = [
     ("last_attempt_dies", Broken::Attempts, ONE),
     ("unknown_is_held", Broken::Twice, ONE),
     ("fenced_record", Broken::Final, ONE),
+    ("fenced_give_up", Broken::Twice, ONE),
     ("known_outcome_recorded", Broken::Twice, ONE),
     ("letter_again", Broken::DeadLetter, ONE),
 ];

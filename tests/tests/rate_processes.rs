@@ -1,16 +1,6 @@
 //! Limits and holds with real worker processes, killed and stopped by the system; the gateway's own counters are the
 //! witness.
 
-use chrono::TimeDelta;
-use punctual_core::job::JobKey;
-use punctual_core::message::{MESSAGE_VERSION, Message};
-use punctual_core::ports::BATCH;
-use punctual_core::priority::Priority;
-use punctual_core::rate::{SHARES, Shares};
-use punctual_core::run::RunKey;
-use punctual_core::schedule::whole_second;
-use punctual_core::target::Target;
-use punctual_core::zone::Zones;
 use punctual_localstack::gateway::GatewayConfig;
 use punctual_tests::local::{Local, Process, eventually};
 use punctual_tests::reminder;
@@ -37,52 +27,13 @@ async fn town(workers: u32, runs: usize) -> anyhow::Result<Local> {
         local.punctual(&["rates", "set", "sms", &LIMIT.to_string()]).await?,
         "sms: 60 calls a second, within 10 s\n"
     );
-    let made_at = whole_second(local.now()) - TimeDelta::minutes(1);
-    let id = |n: usize| format!("c-{n}/bill");
-    let daily = format!("every 24h from {}", made_at.to_rfc3339());
-    let mut specs = Vec::new();
-    for n in 0..runs {
-        specs.push(reminder(&id(n), &daily));
-    }
-    local.load(specs, made_at - TimeDelta::minutes(1), &Zones::embedded()).await?;
-    let generation = (made_at - TimeDelta::minutes(1)).timestamp_millis() as u64;
-    let body = |n: usize| {
-        let message = Message {
-            v: MESSAGE_VERSION,
-            job_key: JobKey::new("bank", &id(n)).expect("a valid id"),
-            run_key: RunKey::scheduled(made_at),
-            generation,
-            scheduled_at: made_at,
-            due_at: made_at,
-            first_enqueued_at: made_at,
-            scheduler: "by hand".into(),
-        };
-        message.encode()
-    };
-    let bodies: Vec<String> = (0..runs).map(body).collect();
-    for batch in bodies.chunks(BATCH) {
-        let sent = local.ports.queue.send(Priority::Normal, batch).await?;
-        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
-    }
+    let jobs = |schedule: &str| (0..runs).map(|n| reminder(&format!("c-{n}/bill"), schedule)).collect();
+    local.enqueue(1, jobs).await?;
     Ok(local)
 }
 
 fn start_workers(local: &Local, count: u32) -> anyhow::Result<Vec<Process>> {
     (1..=count).map(|n| local.start_worker(&format!("w{n}"))).collect()
-}
-
-async fn shares(local: &Local) -> anyhow::Result<Shares> {
-    Ok(local.ports.shares.get(&Target::sms()).await?)
-}
-
-/// Waits until so many workers hold all shares, as evenly as can be.
-async fn wait_for_shares(local: &Local, workers: usize, within: Duration) -> anyhow::Result<()> {
-    eventually(&format!("{workers} workers hold all shares"), within, async || {
-        let shares = shares(local).await?;
-        let is_even = shares.holders.values().all(|holder| holder.shares == SHARES / workers as u32);
-        Ok(shares.holders.len() == workers && is_even)
-    })
-    .await
 }
 
 async fn wait_for_calls(local: &Local, more: u64) -> anyhow::Result<()> {
@@ -101,25 +52,25 @@ fn assert_within_limit(local: &Local) {
 async fn kill_and_freeze() -> anyhow::Result<()> {
     let local = town(5, 2_000).await?;
     let mut workers = start_workers(&local, 5)?;
-    wait_for_shares(&local, 5, PATIENCE).await?;
+    local.wait_for_shares(5, PATIENCE).await?;
     let from = local.now();
     wait_for_calls(&local, 3 * u64::from(LIMIT)).await?;
     println!("{:.1} s for three seconds' calls of five workers", (local.now() - from).as_seconds_f64());
     for worker in workers.drain(..2) {
         worker.kill().await?;
     }
-    wait_for_shares(&local, 3, LEASE + MOVES_WITHIN).await?;
+    local.wait_for_shares(3, LEASE + MOVES_WITHIN).await?;
     workers[0].freeze()?;
-    wait_for_shares(&local, 2, LEASE + MOVES_WITHIN).await?;
+    local.wait_for_shares(2, LEASE + MOVES_WITHIN).await?;
     workers[0].thaw()?;
-    wait_for_shares(&local, 3, PATIENCE).await?;
+    local.wait_for_shares(3, PATIENCE).await?;
     wait_for_calls(&local, 2 * u64::from(LIMIT)).await?;
     assert_within_limit(&local);
     for worker in workers {
         assert_eq!(worker.errors(), [""; 0]);
         worker.stop().await?;
     }
-    assert_eq!(shares(&local).await?.held(), 0, "who stops in order leaves its shares");
+    assert_eq!(local.shares().await?.held(), 0, "who stops in order leaves its shares");
     local.stack.stop().await;
     Ok(())
 }
@@ -136,7 +87,7 @@ async fn status(local: &Local) -> anyhow::Result<serde_json::Value> {
 async fn steer_under_load() -> anyhow::Result<()> {
     let local = town(2, 900).await?;
     let workers = start_workers(&local, 2)?;
-    wait_for_shares(&local, 2, PATIENCE).await?;
+    local.wait_for_shares(2, PATIENCE).await?;
     wait_for_calls(&local, u64::from(LIMIT)).await?;
 
     let said = local.punctual(&["hold", "target", "sms", "--why", "the gateway is being mended"]).await?;

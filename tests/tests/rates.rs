@@ -10,7 +10,7 @@ use punctual_core::rate::SHARES;
 use punctual_core::run::RunStatus;
 use punctual_core::target::Target;
 use punctual_tests::watch::receives;
-use punctual_tests::{Town, at, reminder};
+use punctual_tests::{Town, at, reminder, run_of};
 use punctual_worker::service::{self as worker, Equipment};
 use punctual_worker::settings::WorkSettings;
 use std::future::pending;
@@ -193,6 +193,40 @@ async fn without_the_end_of_trust_a_worker_that_cannot_renew_its_shares_breaks_t
     let forever = LeaseTimes { lease: S(3_600), ..LeaseTimes::default() };
     let most = most_in_a_second(&cut_off(forever).await);
     assert!(most > 250, "{most} in one second: the guard does nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_stand_at_the_door_when_trust_ends_are_not_called_nor_counted_and_run_once_later() {
+    const RUNS: usize = 700;
+    let plan = FaultPlan::default();
+    let town = town_with(RUNS, &plan).await;
+    town.set_sms_limit(60).await;
+    let _worker = Worker::start(&town, "w1", town.work.clone());
+    tokio::time::sleep(S(8)).await;
+    for call in ["shares.get", "shares.beat", "shares.change"] {
+        plan.add(Point::Every(call), Fault::FailBefore(PortError::Temporary("injected".into())));
+    }
+    // The store takes so long to begin what is let in that the last of it comes to the door without a trusted share.
+    plan.add(Point::Every("runs.put"), Fault::Delay(S(4)));
+    let cut_off_at = town.clock.now();
+    tokio::time::sleep(S(30)).await;
+    let trusted_until = cut_off_at + TimeDelta::from_std(LeaseTimes::default().trusted_for()).expect("a short time");
+    let sent = calls(&town.world);
+    assert!(sent.iter().all(|call| *call <= trusted_until), "called at {:?}", sent.last());
+    assert!(sent.len() < RUNS && town.world.row(&run_of("c-0/bill", at(DUE_AT))).is_some());
+    let rows = town.world.rows();
+    let given_up: Vec<_> = rows.values().filter(|row| row.status == RunStatus::Retrying).collect();
+    println!("{} sent, {} given up at the door", sent.len(), given_up.len());
+    assert!(!given_up.is_empty(), "nobody stood at the door");
+    assert!(given_up.iter().all(|row| (row.attempt, row.attempts.len()) == (0, 0)), "{given_up:?}");
+
+    plan.clear();
+    let is_done =
+        |world: &World| world.rows().values().filter(|row| row.status == RunStatus::Succeeded).count() == RUNS;
+    assert!(town.until(120, is_done).await, "{} sent", town.world.sends().len());
+    assert!(town.world.rows().values().all(|row| row.attempt == 1), "an attempt that was not made was counted");
+    assert_eq!(town.world.sends().len(), RUNS);
+    assert_within(&calls(&town.world), 60, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -157,7 +157,10 @@ async fn work(
         Err(unmade) => Err(unmade),
     };
     let outcome = match prepared {
-        Ok((request, time)) => call(context, held, &target, &request, time).await,
+        Ok((request, time)) => {
+            tracing::debug!("its call goes out");
+            call(context, held, &target, &request, time).await
+        }
         Err(Unmade::Impossible(outcome)) => outcome,
         Err(Unmade::NotNow(why)) => {
             tracing::debug!(why, "a call that was begun is not made");

@@ -14,27 +14,27 @@ const GENERATION: u64 = 5;
 /// What each event does to each row, at second 1000. The message is of generation 5, three attempts are allowed, the
 /// grace is 30 s, and the gateway drops no repeats: an unknown outcome is held, a lost worker's run is tried again.
 const TABLE: &str = "
-row                        | begin         | delivered | temporary | permanent | unknown       | other's | void 5        | skip by worker | by dispatch
-none                       | running 1     | refused   | refused   | refused   | refused       | refused | void 5        | late           | late
-running, held              | look at 1040  | succeeded | retrying  | failed    | indeterminate | refused | look at 1040  | look at 1040   | refused
-running, within grace      | look at 1001  | succeeded | retrying  | failed    | indeterminate | refused | look at 1001  | look at 1001   | refused
-running, past grace        | running 2     | succeeded | retrying  | failed    | indeterminate | refused | indeterminate | indeterminate  | refused
-running, last, held        | look at 1040  | succeeded | dead      | failed    | indeterminate | refused | look at 1040  | look at 1040   | refused
-running, last, past grace  | dead          | succeeded | dead      | failed    | indeterminate | refused | indeterminate | indeterminate  | refused
-retrying, waiting          | look at 1001  | refused   | refused   | refused   | refused       | refused | void 5        | late           | refused
-retrying, waited           | running 2     | refused   | refused   | refused   | refused       | refused | void 5        | late           | refused
-retrying, none left        | dead          | refused   | refused   | refused   | refused       | refused | void 5        | late           | refused
-succeeded                  | refused       | refused   | refused   | refused   | refused       | refused | refused       | refused        | refused
-failed                     | refused       | refused   | refused   | refused   | refused       | refused | refused       | refused        | refused
-dead                       | refused       | refused   | refused   | refused   | refused       | refused | refused       | refused        | refused
-indeterminate              | refused       | refused   | refused   | refused   | refused       | refused | refused       | refused        | refused
-late                       | refused       | refused   | refused   | refused   | refused       | refused | refused       | refused        | refused
-void 4                     | running 1     | refused   | refused   | refused   | refused       | refused | void 5        | late           | late
-void 5                     | running 1     | refused   | refused   | refused   | refused       | refused | refused       | late           | late
-void 6                     | refused       | refused   | refused   | refused   | refused       | refused | refused       | refused        | refused
-void 5, waiting            | look at 1001  | refused   | refused   | refused   | refused       | refused | refused       | late           | late
-void 5, waited             | running 2     | refused   | refused   | refused   | refused       | refused | refused       | late           | late
-void 5, none left          | dead          | refused   | refused   | refused   | refused       | refused | refused       | late           | late
+row                        | begin         | delivered | temporary | permanent | unknown       | other's | given up  | by other | void 5        | skip by worker | by dispatch
+none                       | running 1     | refused   | refused   | refused   | refused       | refused | refused   | refused  | void 5        | late           | late
+running, held              | look at 1040  | succeeded | retrying  | failed    | indeterminate | refused | retrying  | refused  | look at 1040  | look at 1040   | refused
+running, within grace      | look at 1001  | succeeded | retrying  | failed    | indeterminate | refused | retrying  | refused  | look at 1001  | look at 1001   | refused
+running, past grace        | running 2     | succeeded | retrying  | failed    | indeterminate | refused | retrying  | refused  | indeterminate | indeterminate  | refused
+running, last, held        | look at 1040  | succeeded | dead      | failed    | indeterminate | refused | retrying  | refused  | look at 1040  | look at 1040   | refused
+running, last, past grace  | dead          | succeeded | dead      | failed    | indeterminate | refused | retrying  | refused  | indeterminate | indeterminate  | refused
+retrying, waiting          | look at 1001  | refused   | refused   | refused   | refused       | refused | refused   | refused  | void 5        | late           | refused
+retrying, waited           | running 2     | refused   | refused   | refused   | refused       | refused | refused   | refused  | void 5        | late           | refused
+retrying, none left        | dead          | refused   | refused   | refused   | refused       | refused | refused   | refused  | void 5        | late           | refused
+succeeded                  | refused       | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | refused        | refused
+failed                     | refused       | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | refused        | refused
+dead                       | refused       | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | refused        | refused
+indeterminate              | refused       | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | refused        | refused
+late                       | refused       | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | refused        | refused
+void 4                     | running 1     | refused   | refused   | refused   | refused       | refused | refused   | refused  | void 5        | late           | late
+void 5                     | running 1     | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | late           | late
+void 6                     | refused       | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | refused        | refused
+void 5, waiting            | look at 1001  | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | late           | late
+void 5, waited             | running 2     | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | late           | late
+void 5, none left          | dead          | refused   | refused   | refused   | refused       | refused | refused   | refused  | refused       | late           | late
 ";
 
 fn at(s: i64) -> DateTime<Utc> {
@@ -204,7 +204,12 @@ fn every_row_answers_every_event_as_the_table_says() {
     let outcomes = [delivered(), temporary(), permanent(), unknown()];
     let mut events = vec![Event::Begin(begin_as("mine"))];
     events.extend(outcomes.iter().map(|outcome| record_as("mine", outcome)));
-    events.extend([record_as("other", &outcomes[0]), void(5), late(SkippedBy::Worker), late(SkippedBy::Dispatch)]);
+    events.extend([
+        record_as("other", &outcomes[0]),
+        Event::GiveUp { token: "mine" },
+        Event::GiveUp { token: "other" },
+    ]);
+    events.extend([void(5), late(SkippedBy::Worker), late(SkippedBy::Dispatch)]);
 
     let mut lines = TABLE.trim().lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     let columns = lines.next().unwrap();
@@ -444,6 +449,7 @@ struct Step {
 enum Act {
     Begin { token: String },
     Record { token: String, outcome: Outcome },
+    GiveUp { token: String },
     Void { void_gen: u64, reason: SkipReason },
     Skip { by: SkippedBy },
 }
@@ -457,6 +463,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let act = prop_oneof![
         4 => token().prop_map(|token| Act::Begin { token }),
         4 => (token(), outcome).prop_map(|(token, outcome)| Act::Record { token, outcome }),
+        2 => token().prop_map(|token| Act::GiveUp { token }),
         1 => (1u64..6, reason).prop_map(|(void_gen, reason)| Act::Void { void_gen, reason }),
         1 => by.prop_map(|by| Act::Skip { by }),
     ];
@@ -489,6 +496,7 @@ fn check_row(row: &RunRow, rule: &RetryRule) {
     assert!(row.attempt <= rule.max_attempts, "attempt {} of {}", row.attempt, rule.max_attempts);
     assert!(row.attempts.len() <= MOST_ATTEMPTS as usize);
     assert_eq!(row.attempts.last().map_or(0, |a| a.n), row.attempt, "the history ends with the last attempt");
+    assert_eq!(row.started_at.is_some(), row.attempt > 0, "a run starts with its first attempt");
     assert_eq!(row.owner.is_some(), is_running, "only a running run is somebody's");
     assert_eq!(row.lease_until.is_some(), is_running);
     assert_eq!(row.completed_at.is_some(), !is_open, "what is not open has ended");
@@ -517,6 +525,7 @@ proptest! {
                 Act::Record { token, outcome } => {
                     Event::Record(Record { token, outcome, rule, gateway, random: 0.9 })
                 }
+                Act::GiveUp { token } => Event::GiveUp { token },
                 Act::Void { void_gen, reason } => {
                     Event::Void { void_gen: *void_gen, reason: *reason, takeover_grace: GRACE }
                 }
@@ -532,7 +541,9 @@ proptest! {
                     prop_assert_eq!(&row.write_token, &write_token);
                     if let Some(before) = &before {
                         prop_assert!(!is_final(before), "a final row was written: {before:?}");
-                        prop_assert!(row.attempt - before.attempt <= 1);
+                        prop_assert!(row.attempt <= before.attempt + 1);
+                        let given_up = u32::from(matches!(event, Event::GiveUp { .. }));
+                        prop_assert!(row.attempt + given_up >= before.attempt, "an attempt that was made is counted");
                         prop_assert!(row.generation >= before.generation);
                         prop_assert_eq!(&row.id, &before.id);
                         prop_assert_eq!((row.due_at, row.first_enqueued_at), (before.due_at, before.first_enqueued_at));
@@ -545,6 +556,13 @@ proptest! {
                     if let (Event::Record(record), Some(before)) = (&event, &before) {
                         prop_assert_eq!(before.owner.as_deref(), Some(record.token));
                     }
+                    if let Event::GiveUp { token } = &event {
+                        let given = before.as_ref().expect("what is given up was begun");
+                        prop_assert_eq!((given.status, given.owner.as_deref()), (RunStatus::Running, Some(*token)));
+                        prop_assert_eq!((row.status, row.attempt + 1), (RunStatus::Retrying, given.attempt));
+                        prop_assert_eq!(&row.attempts[..], &given.attempts[..given.attempts.len() - 1]);
+                        owners.pop();
+                    }
                     if let (Event::Begin(_), RunStatus::Running) = (&event, row.status) {
                         prop_assert!(!row.needs_a_person(&gateway, now), "a held attempt was repeated");
                         prop_assert!(before.as_ref().and_then(|b| b.not_before).is_none_or(|b| b <= now));
@@ -555,7 +573,7 @@ proptest! {
             }
         }
         let expected: Vec<u32> = (1..=owners.len() as u32).collect();
-        prop_assert_eq!(owners, expected, "each attempt is begun once");
+        prop_assert_eq!(owners, expected, "each attempt that is not given up is begun once");
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Action {
     Call(usize, Outcome),
     /// A worker that has not begun gives its message back: it stops, or its function's time is nearly over.
     GiveBack(usize),
+    /// A worker that has begun gives the attempt back before its call. If its write fails, it is as if it had crashed.
+    GiveUp(usize),
     /// A worker that has called loses its message's lease and gives up.
     LoseHeartbeat(usize),
     /// The lease of a run is over: its holder is gone, or frozen.
@@ -153,6 +155,7 @@ impl Protocol {
             }
             Worker::Calling { .. } => {
                 actions.extend(Outcome::ALL.map(|outcome| Action::Call(w, outcome)));
+                actions.push(Action::GiveUp(w));
             }
             Worker::Called { .. } if s.freezes < 1 && !self.rules.known_outcome_recorded => {
                 actions.extend([Action::Work(w), Action::LoseHeartbeat(w)]);
@@ -203,24 +206,28 @@ impl Protocol {
             }
             Action::WorkCrash(w) => {
                 s.crashes += 1;
-                if let Worker::Calling { m, .. } | Worker::Called { m, .. } = s.workers[w] {
-                    s.run(m.instant).is_excused = self.excuses();
+                if let Worker::Called { m, .. } = s.workers[w] {
+                    s.run(m.instant).is_excused |= self.excuses();
                 }
                 s.workers[w] = Worker::Idle;
             }
-            Action::Call(w, outcome) => {
-                let Worker::Calling { m, is_owner, bar } = s.workers[w] else { return None };
-                s.workers[w] = self.call(s, m, is_owner, bar, outcome);
-            }
+            Action::Call(w, outcome) => s.workers[w] = self.call(s, s.workers[w], outcome)?,
             Action::GiveBack(w) => s.workers[w] = Worker::Idle,
+            Action::GiveUp(w) => {
+                let Worker::Calling { m, is_owner, .. } = s.workers[w] else { return None };
+                s.workers[w] = self.give_up(s, m, is_owner);
+            }
             Action::LoseHeartbeat(w) => {
                 s.freezes += 1;
                 s.workers[w] = Worker::Idle;
             }
             Action::Expire(instant) => {
-                if s.workers.iter().any(|w| w.owns(instant)) {
+                if let Some(holder) = s.workers.iter_mut().find(|w| w.owns(instant)) {
                     s.freezes += 1;
-                    s.run(instant).is_excused = self.excuses();
+                    match holder {
+                        Worker::Calling { was_frozen, .. } => *was_frozen = true,
+                        _ => s.run(instant).is_excused |= self.excuses(),
+                    }
                 }
                 s.run(instant).row.is_expired = true;
             }
@@ -250,7 +257,7 @@ impl Protocol {
     }
 
     /// Where a run whose holder is gone is tried again, a crash or a freeze excuses a second delivery.
-    fn excuses(&self) -> bool {
+    pub fn excuses(&self) -> bool {
         !self.holds_lost
     }
 

@@ -13,9 +13,9 @@
 //!
 //! The adversary lets any process take its next step; crash it before or after each write that matters; have a message
 //! sent twice; let the lease of one run end under a holder that is not dead but frozen; give one message to a second worker
-//! while the first holds it; have a worker give back what it has not begun; let time pass. Bounds: the clock ends at step 3, a
-//! run is too late two steps after it is due, a scheduler looks one step ahead, a run has two attempts, the queue holds three
-//! messages, at most two of them alike.
+//! while the first holds it; have a worker give back what it has not begun, or what it has begun and not called; let time pass.
+//! Bounds: the clock ends at step 3, a run is too late two steps after it is due, a scheduler looks one step ahead, a run has
+//! two attempts, the queue holds three messages, at most two of them alike.
 //!
 //! Taken on trust: that a conditional write happens once and wholly, so that a change, an advance or a row is one step; that
 //! a loop of look, decide and write on a row comes to deciding over the row that is there.

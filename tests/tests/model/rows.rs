@@ -18,6 +18,7 @@ const HOLDER: &str = "holder";
 pub enum Event {
     Begin { most_attempts: u8, outlives_call: bool, holds_lost: bool },
     Record { is_owner: bool, outcome: Outcome, holds_unknown: bool },
+    GiveUp { is_owner: bool },
     End(Ending),
     SkipByDispatch { covers: u8 },
 }
@@ -114,11 +115,12 @@ fn real_event(event: Event, outcome: &retry::Outcome) -> run::Event<'_> {
             run::Event::Begin(begin)
         }
         Event::Record { is_owner, holds_unknown, .. } => {
-            let token = if is_owner { HOLDER } else { "overtaken" };
+            let token = token(is_owner);
             let gateway = GatewayPolicy { on_unknown: when_unknown(holds_unknown), ..GatewayPolicy::default() };
             let rule = rule(MOST_ATTEMPTS);
             run::Event::Record(run::Record { token, outcome, rule, gateway, random: RANDOM })
         }
+        Event::GiveUp { is_owner } => run::Event::GiveUp { token: token(is_owner) },
         Event::End(Ending::Void { void_gen, is_cancel }) => {
             let reason = if is_cancel { SkipReason::Cancelled } else { SkipReason::Superseded };
             run::Event::Void { void_gen: generation(void_gen), reason, takeover_grace: GRACE }
@@ -126,6 +128,10 @@ fn real_event(event: Event, outcome: &retry::Outcome) -> run::Event<'_> {
         Event::End(Ending::TooLate) => skip(SkipReason::Deadline, 0, SkippedBy::Worker, GRACE),
         Event::SkipByDispatch { covers } => skip(SkipReason::Missed, covers, SkippedBy::Dispatch, Duration::ZERO),
     }
+}
+
+fn token(is_owner: bool) -> &'static str {
+    if is_owner { HOLDER } else { "overtaken" }
 }
 
 /// The range that ends at this instant; none for zero. How many it counts makes no difference to a row.

@@ -75,6 +75,8 @@ rules! {
     unknown_is_held,
     /// The owner token fences a record.
     fenced_record,
+    /// The owner token fences who gives an attempt back.
+    fenced_give_up,
     /// A known outcome is recorded even after the message's lease was lost.
     known_outcome_recorded,
     /// A delivery that finds the run dead or indeterminate sends the dead letter again.

@@ -256,11 +256,13 @@ pub enum Worker {
         bar: Bar,
         seen: Row,
     },
-    /// Begun: call. `is_owner`: the row still carries my token.
+    /// Begun: call. `is_owner`: the row still carries my token. `was_frozen` (ghost): it stood still since, and may go on
+    /// as if nothing had been.
     Calling {
         m: Message,
         is_owner: bool,
         bar: Bar,
+        was_frozen: bool,
     },
     /// Called: record.
     Called {
@@ -310,13 +312,13 @@ pub struct Run {
     pub row: Row,
     /// Its dead letter exists.
     pub has_letter: bool,
-    /// Ghost: attempts begun.
+    /// Ghost: attempts begun and not given back.
     pub begun: u8,
     /// Ghost: the back-off that the last failed attempt asked for ends here.
     pub rests_until: u8,
     /// Ghost: it was delivered.
     pub is_delivered: bool,
-    /// Ghost: a crash or a freeze explains a second delivery.
+    /// Ghost: a crash or a freeze between a call and its record, or a freeze before it, explains a second delivery.
     pub is_excused: bool,
 }
 

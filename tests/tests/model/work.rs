@@ -1,4 +1,4 @@
-//! A worker: screen, begin, call, record, delete. Each function is one step; a crash may come between any two.
+//! A worker: screen, begin, call (or give the attempt up), record, delete. Each function is one step; a crash may come between any two.
 
 use super::Protocol;
 use super::properties::Broken;
@@ -84,7 +84,7 @@ impl Protocol {
         if is_too_many {
             s.breaks(Broken::Attempts);
         }
-        Worker::Calling { m, is_owner: true, bar }
+        Worker::Calling { m, is_owner: true, bar, was_frozen: false }
     }
 
     fn begin_event(&self) -> Event {
@@ -102,13 +102,15 @@ impl Protocol {
     }
 
     /// The call itself. What came of it is the adversary's choice.
-    pub fn call(&self, s: &mut State, m: Message, is_owner: bool, bar: Bar, outcome: Outcome) -> Worker {
+    pub fn call(&self, s: &mut State, worker: Worker, outcome: Outcome) -> Option<Worker> {
+        let Worker::Calling { m, is_owner, bar, was_frozen } = worker else { return None };
         match bar {
             Bar::Cancelled => s.breaks(Broken::Cancel),
             Bar::Paused => s.breaks(Broken::Pause),
             Bar::Free => {}
         }
         let run = s.run(m.instant);
+        run.is_excused |= was_frozen && self.excuses();
         if matches!(outcome, Outcome::Delivered | Outcome::Unknown) {
             let is_twice = run.is_delivered && !run.is_excused;
             run.is_delivered = true;
@@ -116,7 +118,17 @@ impl Protocol {
                 s.breaks(Broken::Twice);
             }
         }
-        Worker::Called { m, is_owner, outcome }
+        Some(Worker::Called { m, is_owner, outcome })
+    }
+
+    /// Gives back the attempt, whose call is not made, if the row still carries this worker's token.
+    pub fn give_up(&self, s: &mut State, m: Message, is_owner: bool) -> Worker {
+        let event = Event::GiveUp { is_owner: is_owner || !self.rules.fenced_give_up };
+        if let Transition::Write(new) = self.real.apply(s.row(m.instant), m.generation, event, s.now) {
+            s.write_row(m.instant, new);
+            s.run(m.instant).begun -= 1;
+        }
+        Worker::Idle
     }
 
     /// Records the outcome, if the row still carries this worker's token.
