@@ -5,6 +5,7 @@ use crate::error::PortError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{BatchStatementError, BatchStatementErrorCodeEnum as Code};
 use aws_sdk_sqs::types::BatchResultErrorEntry;
 use std::error::Error;
 
@@ -64,6 +65,28 @@ pub(super) fn met_by_update(error: &SdkError<UpdateItemError>) -> Option<Item> {
             Some(refused.item.clone().unwrap_or_default())
         }
         _ => None,
+    }
+}
+
+/// Whether a statement of a batch was refused by its condition. A batch does not say what it met.
+pub(super) fn is_refused(error: &BatchStatementError) -> bool {
+    matches!(error.code, Some(Code::ConditionalCheckFailed | Code::DuplicateItem))
+}
+
+/// An error of one statement of a batch.
+pub(super) fn statement_error(what: &str, error: BatchStatementError) -> PortError {
+    let detail = error.message.unwrap_or_default();
+    match error.code {
+        Some(Code::ThrottlingError | Code::ProvisionedThroughputExceeded | Code::RequestLimitExceeded) => {
+            PortError::Throttled(format!("{what} is throttled"))
+        }
+        Some(Code::InternalServerError | Code::TransactionConflict) => {
+            PortError::Unknown(format!("{what} failed on a statement: {}", without_quotes(&detail)))
+        }
+        code => {
+            let code = code.map_or_else(|| "an unnamed error".into(), |code| code.as_str().to_owned());
+            PortError::Permanent(format!("{what} refused a statement: {code}: {}", without_quotes(&detail)))
+        }
     }
 }
 

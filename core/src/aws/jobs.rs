@@ -2,7 +2,7 @@
 
 use super::Aws;
 use super::due_item::{DUE_ATTRIBUTES, from_due_item};
-use super::error::{met_by_put, met_by_update, port_error, without_quotes};
+use super::error::{is_refused, met_by_put, met_by_update, port_error, statement_error};
 use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item, wall_text};
 use super::schema::TENANT_INDEX;
 use crate::due::DueBucket;
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::builders::KeysAndAttributesBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse, KeysAndAttributes,
+    AttributeValue, BatchStatementRequest, BatchStatementResponse, KeysAndAttributes,
     ReturnValuesOnConditionCheckFailure,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -145,25 +145,10 @@ impl DynamoJobs {
     }
 
     fn advanced(&self, response: BatchStatementResponse) -> PortResult<Advance> {
-        use BatchStatementErrorCodeEnum as Code;
-        let Some(error) = response.error else { return Ok(Advance::Advanced) };
-        let detail = error.message.unwrap_or_default();
-        match error.code {
-            Some(Code::ConditionalCheckFailed) => Ok(Advance::Changed),
-            Some(Code::ThrottlingError | Code::ProvisionedThroughputExceeded | Code::RequestLimitExceeded) => {
-                Err(PortError::Throttled(format!("{} is throttled", self.table)))
-            }
-            Some(Code::InternalServerError | Code::TransactionConflict) => {
-                Err(PortError::Unknown(format!("{} failed on an advance: {}", self.table, without_quotes(&detail))))
-            }
-            code => {
-                let code = code.map_or_else(|| "an unnamed error".into(), |code| code.as_str().to_owned());
-                Err(PortError::Permanent(format!(
-                    "{} refused an advance: {code}: {}",
-                    self.table,
-                    without_quotes(&detail)
-                )))
-            }
+        match response.error {
+            None => Ok(Advance::Advanced),
+            Some(error) if is_refused(&error) => Ok(Advance::Changed),
+            Some(error) => Err(statement_error(&self.table, error)),
         }
     }
 

@@ -15,6 +15,7 @@ mod payload_item;
 mod queue;
 mod reports;
 mod run_item;
+mod run_writes;
 mod runs;
 mod schedule_item;
 pub mod schema;

@@ -74,6 +74,31 @@ struct RunItem {
     expires_at: DateTime<Utc>,
 }
 
+/// All attributes but the key, for writes that name them.
+pub(super) const ATTRIBUTES: [&str; 21] = [
+    "status",
+    "attempt",
+    "owner",
+    "lease_until_ms",
+    "not_before_ms",
+    "generation",
+    "void_gen",
+    "due_at_ms",
+    "first_enqueued_at_ms",
+    "started_at_ms",
+    "completed_at_ms",
+    "attempts",
+    "error",
+    "gateway_ref",
+    "reason",
+    "to",
+    "count",
+    "revision",
+    "write_token",
+    "attention_tenant",
+    "expires_at",
+];
+
 #[derive(Serialize, Deserialize)]
 struct AttemptItem {
     n: u32,

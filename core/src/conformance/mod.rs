@@ -75,6 +75,7 @@ macro_rules! for_each_conformance_case {
                 a_row_that_is_gone_conflicts_with_none,
                 a_put_whose_answer_was_lost_is_written,
                 of_two_puts_over_one_revision_one_wins,
+                rows_that_are_put_at_once_have_each_an_outcome_of_its_own,
                 rows_are_listed_newest_first,
             ]
             leases: [

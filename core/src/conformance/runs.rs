@@ -3,6 +3,7 @@
 use super::samples::{all_kinds_of_rows, at, random_job_key, random_name, row};
 use crate::ports::{Ports, Put};
 use crate::run::{RunRow, RunStatus};
+use futures::future::join_all;
 
 /// The row that a later write would make of `row`.
 fn next(row: &RunRow) -> RunRow {
@@ -98,6 +99,32 @@ pub async fn of_two_puts_over_one_revision_one_wins(ports: &Ports) {
         };
         expect(ports, winner).await;
         rivals = (next(winner), next(winner));
+    }
+}
+
+/// As a worker with many runs in hand writes them: each under its own condition, whatever becomes of the others.
+pub async fn rows_that_are_put_at_once_have_each_an_outcome_of_its_own(ports: &Ports) {
+    let keys = [random_job_key(), random_job_key(), random_job_key()];
+    let mut rows: Vec<RunRow> = keys.iter().flat_map(all_kinds_of_rows).collect();
+    for _ in 0..3 {
+        let first = join_all(rows.iter().map(|row| ports.runs.put(row))).await;
+        assert!(first.iter().all(|put| *put == Ok(Put::Written)), "{first:?}");
+        let rivals: Vec<RunRow> = rows.iter().map(|row| RunRow { write_token: random_name(), ..row.clone() }).collect();
+        let again = rows.iter().zip(&rivals).flat_map(|(row, rival)| [ports.runs.put(row), ports.runs.put(rival)]);
+        let again = join_all(again).await;
+        for (row, outcomes) in rows.iter().zip(again.chunks(2)) {
+            let conflict = Put::Conflict(Some(Box::new(row.clone())));
+            assert_eq!(outcomes, [Ok(Put::Written), Ok(conflict)]);
+            expect(ports, row).await;
+        }
+        // Of another kind each, so that whatever a row has comes and goes.
+        let over = |(n, row): (usize, &RunRow)| RunRow {
+            id: row.id.clone(),
+            revision: row.revision + 1,
+            write_token: random_name(),
+            ..rows[(n + 1) % rows.len()].clone()
+        };
+        rows = rows.iter().enumerate().map(over).collect();
     }
 }
 

@@ -1,0 +1,188 @@
+//! Steps 6 and 9: rows that are written at the same time go together, for a call costs a worker more than all else.
+//!
+//! A row that comes while no write is under way goes at once and alone. Those that come meanwhile wait for the end of one of
+//! [`CALLS`] calls and go as one batch of statements, each with its own condition and outcome. A statement that is refused says
+//! nothing of what it met, so its row is then put alone, which is refused too and says so.
+
+use super::error::{is_refused, met_by_put, port_error, statement_error};
+use super::jobs::{number, text};
+use super::run_item::{ATTRIBUTES, from_item, to_item};
+use crate::error::PortError;
+use crate::ports::{PortResult, Put};
+use crate::run::RunRow;
+use aws_sdk_dynamodb::types::{BatchStatementRequest, ReturnValuesOnConditionCheckFailure};
+use futures::future::join_all;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+
+/// Calls under way at once.
+const CALLS: usize = 2;
+/// The most statements of one batch.
+const STATEMENTS: usize = 25;
+
+/// The writes of one process. Clones are one.
+#[derive(Clone)]
+pub(super) struct Writes(Arc<Inner>);
+
+struct Inner {
+    client: aws_sdk_dynamodb::Client,
+    table: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    calls: usize,
+}
+
+struct Waiting {
+    row: RunRow,
+    answer: oneshot::Sender<PortResult<Put>>,
+}
+
+impl Writes {
+    pub(super) fn new(client: aws_sdk_dynamodb::Client, table: String) -> Self {
+        Writes(Arc::new(Inner { client, table, state: Mutex::default() }))
+    }
+
+    /// Writes a row under its condition, with others if there are any. Goes on also if nobody waits for it any more.
+    pub(super) async fn put(&self, row: &RunRow) -> PortResult<Put> {
+        let (answer, answered) = oneshot::channel();
+        self.lock().waiting.push_back(Waiting { row: row.clone(), answer });
+        self.start();
+        answered.await.unwrap_or_else(|_| Err(PortError::Unknown(format!("a write to {} broke off", self.0.table))))
+    }
+
+    /// Begins to work off what waits, if calls are left.
+    fn start(&self) {
+        let mut state = self.lock();
+        if state.calls < CALLS && !state.waiting.is_empty() {
+            state.calls += 1;
+            let call = Call(self.clone());
+            drop(state);
+            tokio::spawn(async move { call.0.work_off().await });
+        }
+    }
+
+    async fn work_off(&self) {
+        loop {
+            let mut batch = self.next();
+            match batch.len() {
+                0 => return,
+                1 => {
+                    let Waiting { row, answer } = batch.remove(0);
+                    // Who does not wait any more has no use for the answer.
+                    let _ = answer.send(self.put_alone(&row).await);
+                }
+                _ => self.put_together(batch).await,
+            }
+        }
+    }
+
+    /// The next that may go together: a batch takes each row once.
+    fn next(&self) -> Vec<Waiting> {
+        let mut state = self.lock();
+        let (mut batch, mut later, mut ids) = (Vec::new(), VecDeque::new(), BTreeSet::new());
+        while batch.len() < STATEMENTS {
+            match state.waiting.pop_front() {
+                Some(one) if ids.insert(one.row.id.clone()) => batch.push(one),
+                Some(one) => later.push_back(one),
+                None => break,
+            }
+        }
+        later.append(&mut state.waiting);
+        state.waiting = later;
+        batch
+    }
+
+    async fn put_together(&self, batch: Vec<Waiting>) {
+        let Inner { client, table, .. } = &*self.0;
+        let statements = batch.iter().map(|one| statement(table, &one.row)).collect();
+        let answer = client.batch_execute_statement().set_statements(Some(statements)).send().await;
+        let mut responses = match answer {
+            Ok(answer) => answer.responses.unwrap_or_default().into_iter(),
+            Err(error) => {
+                let error = port_error(table, error);
+                batch.into_iter().for_each(|one| drop(one.answer.send(Err(error.clone()))));
+                return;
+            }
+        };
+        let answers = batch.into_iter().map(|Waiting { row, answer }| {
+            let response = responses.next();
+            async move {
+                let result = match response.map(|response| response.error) {
+                    None => Err(PortError::Unknown(format!("{table} did not say what came of a write"))),
+                    Some(None) => Ok(Put::Written),
+                    Some(Some(error)) if is_refused(&error) => self.put_alone(&row).await,
+                    Some(Some(error)) => Err(statement_error(table, error)),
+                };
+                let _ = answer.send(result);
+            }
+        });
+        join_all(answers).await;
+    }
+
+    async fn put_alone(&self, row: &RunRow) -> PortResult<Put> {
+        let Inner { client, table, .. } = &*self.0;
+        let put = client
+            .put_item()
+            .table_name(table)
+            .set_item(Some(to_item(row)))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let put = match row.revision {
+            1 => put.condition_expression("attribute_not_exists(job_key)"),
+            revision => put
+                .condition_expression("revision = :previous")
+                .expression_attribute_values(":previous", number(revision - 1)),
+        };
+        let Err(error) = put.send().await else { return Ok(Put::Written) };
+        match met_by_put(&error) {
+            Some(old) => {
+                let current = if old.is_empty() { None } else { Some(from_item(old)?) };
+                let is_mine = current.as_ref().is_some_and(|current| current.write_token == row.write_token);
+                Ok(if is_mine { Put::Written } else { Put::Conflict(current.map(Box::new)) })
+            }
+            None => Err(port_error(table, error)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call under way. What came between its last look and its end is begun when it ends, however it does.
+struct Call(Writes);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.lock().calls -= 1;
+        self.0.start();
+    }
+}
+
+/// One conditional write as PartiQL: the whole row, as a put writes it.
+fn statement(table: &str, row: &RunRow) -> BatchStatementRequest {
+    let mut item = to_item(row);
+    let (statement, values) = if row.revision == 1 {
+        let (names, values): (Vec<_>, Vec<_>) =
+            item.into_iter().map(|(name, value)| (format!("'{name}': ?"), value)).unzip();
+        (format!("INSERT INTO \"{table}\" VALUE {{{}}}", names.join(", ")), values)
+    } else {
+        let mut values = Vec::with_capacity(ATTRIBUTES.len() + 3);
+        let changes = ATTRIBUTES.map(|name| match item.remove(name) {
+            Some(value) => {
+                values.push(value);
+                format!("SET \"{name}\" = ?")
+            }
+            None => format!("REMOVE \"{name}\""),
+        });
+        values.extend([text(row.id.job_key.as_str()), text(row.id.run_key.as_str()), number(row.revision - 1)]);
+        let place = "job_key = ? AND run_key = ? AND revision = ?";
+        (format!("UPDATE \"{table}\" {} WHERE {place}", changes.join(" ")), values)
+    };
+    let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values));
+    statement.build().expect("a statement is given")
+}
