@@ -412,6 +412,23 @@ mod tests {
     }
 
     #[test]
+    fn text_messages_that_have_every_slot_crowd_nobody_out() {
+        let mut pool = Pool::new(20);
+        for _ in 0..100 {
+            Priority::ALL.into_iter().for_each(|priority| pool.add(priority, &Target::sms()));
+        }
+        pool.fill(20);
+        assert_eq!(pool.under_way.len(), 20);
+        for priority in Priority::ALL {
+            assert!(!pool.turns.is_crowded(priority, &Target::sms()), "{priority}: it waits for its turn by weight");
+            assert!(
+                !pool.turns.is_in_excess(priority, &Target::sms()),
+                "{priority}: nor is it sent away while it waits"
+            );
+        }
+    }
+
+    #[test]
     fn targets_of_one_priority_take_turns() {
         let mut pool = Pool::new(20);
         let (sms, email) = (Target::sms(), Target::email());
