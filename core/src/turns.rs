@@ -19,6 +19,19 @@ pub enum Slot {
     UrgentOnly,
 }
 
+impl Slot {
+    /// Both.
+    pub const ALL: [Slot; 2] = [Slot::Shared, Slot::UrgentOnly];
+
+    /// The word for labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Slot::Shared => "shared",
+            Slot::UrgentOnly => "urgent_only",
+        }
+    }
+}
+
 /// How many calls may be under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotCounts {
