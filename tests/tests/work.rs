@@ -9,6 +9,7 @@ use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus, SkipReason};
+use punctual_tests::watch::receives;
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,16 @@ fn has(status: RunStatus) -> impl Fn(&World) -> bool {
 
 fn sends(world: &World) -> usize {
     world.sends_of(&run_of("c-1/bill", at(DUE_AT)))
+}
+
+/// The run and the reason of each dead letter.
+fn letters(world: &World) -> Vec<(Option<String>, String)> {
+    world.dead_letters().into_iter().map(|letter| (letter.run_id, letter.reason)).collect()
+}
+
+/// A dead letter of the run.
+fn letter(reason: &str) -> (Option<String>, String) {
+    (Some(run_of("c-1/bill", at(DUE_AT)).to_string()), reason.to_owned())
 }
 
 /// Changes the job as a person would.
@@ -70,6 +81,7 @@ async fn a_message_that_cannot_be_parsed_is_a_dead_letter_and_stops_nothing() {
         letters[0].reason
     );
     assert!(letters[0].body.contains("not a message"));
+    assert_eq!(letters[0].run_id, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +102,7 @@ async fn a_message_whose_job_is_missing_is_a_dead_letter_never_a_drop() {
     town.world.forget_job(&run_of("c-1/bill", at(0)).job_key);
     town.start_worker("w");
     assert!(town.until(60, |world| world.waiting().is_empty()).await);
-    assert!(town.world.dead_letters()[0].reason.contains("job does not exist"));
+    assert_eq!(letters(&town.world), [letter("its job does not exist")]);
     assert_eq!(sends(&town.world), 0);
 }
 
@@ -113,7 +125,8 @@ async fn six_temporary_failures_are_a_dead_letter() {
     town.start_scheduler("s");
     town.start_worker("w");
     assert!(town.until(1_200, |world| has(RunStatus::Dead)(world) && world.waiting().is_empty()).await);
-    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (6, 1));
+    assert_eq!(sends(&town.world), 6);
+    assert_eq!(letters(&town.world), [letter("attempts used up: 503")]);
     let row = row(&town.world).expect("a row");
     assert_eq!(row.attempts.len(), 6);
     for (earlier, later) in row.attempts.iter().zip(&row.attempts[1..]) {
@@ -145,20 +158,40 @@ async fn elsewhere_it_goes_to_a_person() {
     town.start_worker("w");
     assert!(town.until(300, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
     tokio::time::sleep(Duration::from_secs(3_600)).await;
-    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 1));
+    assert_eq!(sends(&town.world), 1);
+    assert_eq!(letters(&town.world), [letter("nobody knows whether it went out: no answer within 10.0 s")]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_call_of_three_visibilities_runs_once_and_is_recorded() {
-    let mut town = town().await;
-    town.world.set_gateway_latency(Duration::from_secs(180));
+/// How often each message is received while a call takes three times the visibility; there is one call, and it is recorded.
+async fn receives_while_called_for_three_visibilities(plan: FaultPlan) -> Vec<u32> {
+    let (change, received) = receives();
+    let mut town = Town::with(ONE_SHARD, plan, change).await;
+    town.add(reminder("c-1/bill", EVERY_DAY)).await;
+    town.world.set_gateway_latency(3 * town.work.visibility);
     town.work.attempt_timeout = Duration::from_secs(300);
     town.work.row_lease = Duration::from_secs(305);
     town.start_scheduler("s");
     town.start_worker("w1");
     town.start_worker("w2");
-    assert!(town.until(400, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    assert!(town.until(700, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!((sends(&town.world), row(&town.world).map(|row| row.attempt)), (1, Some(1)));
+    assert!(town.world.dead_letters().is_empty());
+    received.all().into_iter().map(|delivery| delivery.receive_count).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_three_visibilities_runs_once_and_is_recorded() {
+    assert_eq!(receives_while_called_for_three_visibilities(FaultPlan::default()).await, [1]);
+}
+
+/// The control: what keeps the message with its worker is its heartbeats, and its row keeps others from calling.
+#[tokio::test(start_paused = true)]
+async fn without_heartbeats_the_message_comes_again_and_its_row_keeps_others_from_calling() {
+    let lost = Fault::FailBefore(PortError::Temporary("lost".into()));
+    let plan = FaultPlan::one(Point::Every("queue.extend"), lost);
+    let received = receives_while_called_for_three_visibilities(plan).await;
+    assert!(received.len() > 1 && received.iter().max() > Some(&1), "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,7 +274,8 @@ async fn a_worker_that_dies_past_the_deadline_leaves_a_question_not_an_endless_r
     town.start_scheduler("s");
     town.start_worker("w");
     assert!(town.until(300, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
-    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 1));
+    assert_eq!(sends(&town.world), 1);
+    assert_eq!(letters(&town.world), [letter("nobody knows whether it went out: its worker is gone")]);
 }
 
 #[tokio::test(start_paused = true)]
