@@ -326,7 +326,7 @@ impl Town {
         self.supervise(None, name, move |ports, gateway, id| {
             let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
-            event_source::invoke_for_ever(queue.clone(), clock, equipment)
+            event_source::invoke_for_ever(queue.clone(), clock, equipment, event_source::what_is_done())
         });
     }
 
