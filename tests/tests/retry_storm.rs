@@ -32,7 +32,7 @@ async fn town(phone_of: impl Fn(usize) -> String) -> Town {
     for n in 0..RUNS {
         let id = format!("c-{n}/bill");
         let mut spec = reminder(&id, EVERY_DAY);
-        spec.payload = Payload::sms(&phone_of(n), "Your bill is due");
+        spec.payload = Payload::sms(phone_of(n), "Your bill is due");
         town.add(spec).await;
         town.send(&[town.message(&id, at(DUE_AT))]).await;
     }
