@@ -19,6 +19,19 @@ pub enum Slot {
     UrgentOnly,
 }
 
+impl Slot {
+    /// Both.
+    pub const ALL: [Slot; 2] = [Slot::Shared, Slot::UrgentOnly];
+
+    /// The word for labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Slot::Shared => "shared",
+            Slot::UrgentOnly => "urgent_only",
+        }
+    }
+}
+
 /// How many calls may be under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotCounts {
@@ -409,6 +422,23 @@ mod tests {
         pool.add(Priority::Bulk, &Target::sms());
         assert_eq!(pool.turns.wanted(), BTreeSet::from([Target::sms()]));
         assert_eq!(pool.turns.pick(|_| true).unwrap().target, Target::sms());
+    }
+
+    #[test]
+    fn text_messages_that_have_every_slot_crowd_nobody_out() {
+        let mut pool = Pool::new(20);
+        for _ in 0..100 {
+            Priority::ALL.into_iter().for_each(|priority| pool.add(priority, &Target::sms()));
+        }
+        pool.fill(20);
+        assert_eq!(pool.under_way.len(), 20);
+        for priority in Priority::ALL {
+            assert!(!pool.turns.is_crowded(priority, &Target::sms()), "{priority}: it waits for its turn by weight");
+            assert!(
+                !pool.turns.is_in_excess(priority, &Target::sms()),
+                "{priority}: nor is it sent away while it waits"
+            );
+        }
     }
 
     #[test]

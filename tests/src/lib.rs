@@ -2,10 +2,12 @@
 //!
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
-//! a port, [`broken`] breaks a part of one, [`logs`] looks at what is logged. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
+//! a port, [`broken`] breaks a part of one, [`logs`] looks at what is logged,
+//! [`counters`] at what is counted. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
 //! with them, small in the tests and at full size by the words of [`multicall`]; [`measure`] is what the benchmarks share.
 
 pub mod broken;
+pub mod counters;
 pub mod event_source;
 pub mod local;
 pub mod logs;
@@ -324,7 +326,7 @@ impl Town {
         self.supervise(None, name, move |ports, gateway, id| {
             let (clock, zones, settings) = (clock.clone(), zones.clone(), settings.clone());
             let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
-            event_source::invoke_for_ever(queue.clone(), clock, equipment)
+            event_source::invoke_for_ever(queue.clone(), clock, equipment, event_source::what_is_done())
         });
     }
 

@@ -1,5 +1,6 @@
 //! The worker as a Lambda function: what it is handed, it does, or gives back in time.
 
+use chrono::TimeDelta;
 use punctual_core::clock::{AnchoredClock, Clock};
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
@@ -11,6 +12,7 @@ use punctual_core::retry::Outcome;
 use punctual_core::run::RunStatus;
 use punctual_tests::{Town, at, event_source, reminder, run_of};
 use punctual_worker::lambda::Function;
+use punctual_worker::rate::Sharing;
 use punctual_worker::service::Equipment;
 use punctual_worker::settings::WorkSettings;
 use std::sync::Arc;
@@ -162,4 +164,43 @@ async fn schedulers_and_functions_deliver_each_run_once() {
     let all = |world: &World| with_status(world, RunStatus::Succeeded) == 40 && world.waiting().is_empty();
     assert!(town.until(60, all).await, "{} of 40", with_status(&town.world, RunStatus::Succeeded));
     assert_eq!(town.world.sends().len(), 40);
+}
+
+/// Calls within the busiest second.
+fn busiest_second(world: &World) -> usize {
+    let calls: Vec<_> = world.sends().into_iter().map(|send| send.at).collect();
+    let within = |n: usize| calls[..=n].iter().rev().take_while(|at| calls[n] - **at < TimeDelta::seconds(1)).count();
+    (0..calls.len()).map(within).max().unwrap_or(0)
+}
+
+/// Starts so many environments on a queue that has work for a minute at the limit; calls in the busiest second, and on
+/// average.
+async fn calls_a_second_of(environments: usize, per_second: u32) -> (usize, f64) {
+    const RUNS: usize = 1_800;
+    let mut town = Town::with(Shards { urgent: 0, standard: 1 }, FaultPlan::default(), Arc::new(|ports| ports)).await;
+    town.set_sms_limit(per_second).await;
+    town.world.set_gateway_latency(Duration::from_millis(50));
+    for n in 0..RUNS {
+        let id = format!("c-{n}/bill");
+        town.add(reminder(&id, EVERY_DAY)).await;
+        town.send(&[town.message(&id, at(DUE_AT))]).await;
+    }
+    tokio::time::sleep(Duration::from_secs(DUE_AT as u64)).await;
+    (0..environments).for_each(|n| town.start_function(&format!("f{n}")));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let calls = town.world.sends().len();
+    assert!(calls < RUNS, "there is work all the time");
+    town.stop().await;
+    (busiest_second(&town.world), calls as f64 / 40.0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn functions_with_fixed_parts_of_a_limit_stay_within_it_together() {
+    let Sharing::Static(most) = event_source::CONCURRENCY else { panic!("functions have fixed parts") };
+    for environments in [2, most.get() as usize] {
+        let (busiest, average) = calls_a_second_of(environments, 30).await;
+        let part = 30.0 * environments as f64 / f64::from(most.get());
+        assert!(busiest as f64 <= part, "{environments} environments: {busiest} calls in a second");
+        assert!(average > 0.9 * part, "{environments} environments use {average} of {part} a second");
+    }
 }

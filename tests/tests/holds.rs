@@ -2,17 +2,19 @@
 
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
-use punctual_core::job::{JobKey, JobState};
+use punctual_core::job::{Change, JobKey, JobState};
 use punctual_core::lease::MANY_IN_FLIGHT;
 use punctual_core::memory::{Fault, FaultPlan, Point, World};
-use punctual_core::message::Message;
+use punctual_core::message::{MESSAGE_VERSION, Message};
 use punctual_core::ports::{BATCH, LONGEST_DELAY, Replace, ReplaceIf};
 use punctual_core::priority::Priority;
-use punctual_core::run::{RunId, RunStatus, SkipReason};
+use punctual_core::run::{RunId, RunKey, RunStatus, SkipReason};
 use punctual_core::steering::{Hold, Scope, Steering};
 use punctual_core::target::Target;
+use punctual_scheduler::operations::{Outcome, change_job};
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,74 +186,171 @@ async fn a_worker_that_cannot_read_holds_begins_nothing_after_ten_seconds_and_go
     town.stop().await;
 }
 
-/// Makes jobs of a tenant, and puts a run of each into the queue.
-async fn enqueue(town: &Town, tenant: &str, numbers: std::ops::Range<usize>) {
-    let mut bodies = Vec::with_capacity(numbers.len());
-    for n in numbers {
+fn job_of(tenant: &str, n: usize) -> JobKey {
+    JobKey::new(tenant, &format!("c-{n}/bill")).expect("a valid id")
+}
+
+/// Makes so many jobs of a tenant.
+async fn make(town: &Town, tenant: &str, jobs: usize) {
+    for n in 0..jobs {
         let mut spec = reminder("any", EVERY_DAY);
-        spec.key = JobKey::new(tenant, &format!("c-{n}/bill")).expect("a valid id");
-        let job_key = spec.key.clone();
+        spec.key = job_of(tenant, n);
         town.add(spec).await;
-        let generation = town.world.job(&job_key).expect("it was made").generation;
-        let any = Message {
-            v: punctual_core::message::MESSAGE_VERSION,
-            run_key: punctual_core::run::RunKey::scheduled(at(DUE_AT)),
-            generation,
+    }
+}
+
+/// Puts runs of a tenant's jobs into the queue, one of each job in turn: of each the last firings, one a second.
+async fn enqueue(town: &Town, tenant: &str, jobs: usize, runs: Range<usize>) {
+    let body = |n: usize| {
+        let scheduled_at = at(DUE_AT) - chrono::TimeDelta::seconds((n / jobs) as i64);
+        let job_key = job_of(tenant, n % jobs);
+        let message = Message {
+            v: MESSAGE_VERSION,
+            run_key: RunKey::scheduled(scheduled_at),
+            generation: town.world.job(&job_key).expect("it was made").generation,
             job_key,
-            scheduled_at: at(DUE_AT),
+            scheduled_at,
             due_at: at(DUE_AT),
             first_enqueued_at: town.clock.now(),
             scheduler: "by hand".into(),
         };
-        bodies.push(any.encode());
-    }
+        message.encode()
+    };
+    let bodies: Vec<String> = runs.map(body).collect();
     for some in bodies.chunks(BATCH) {
         let sent = town.world.ports().queue.send(Priority::Normal, some).await.expect("memory does not fail");
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
     }
 }
 
-/// SQS shows no more messages of a queue when 120,000 of it are in flight: held ones must not use that up.
-#[tokio::test(start_paused = true)]
-async fn tens_of_thousands_of_held_runs_are_not_kept_in_flight_nor_in_others_way_and_all_go_on() {
-    const HELD: usize = 30_000;
+async fn change_all(town: &Town, tenant: &str, jobs: usize, change: &Change) {
+    for n in 0..jobs {
+        let (ports, key) = (town.world.ports(), job_of(tenant, n));
+        let changed = change_job(&*ports.jobs, &*town.clock, &town.timetable(), &key, change, None, "ann").await;
+        assert!(matches!(changed, Ok(Outcome::Changed(_))), "{changed:?}");
+    }
+}
+
+/// What keeps a tenant's runs back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    /// A hold of the tenant.
+    Hold,
+    /// A pause of each of its jobs.
+    Pause,
+}
+
+const KEPT: usize = 100_000;
+const KEPT_JOBS: usize = 1_000;
+/// Each of two workers receives ten messages in five milliseconds: so long it takes them to have seen all once.
+const SEEN_ONCE: Duration = Duration::from_millis(KEPT as u64 / 4);
+/// When another tenant's runs are enqueued, in seconds since the workers began: while the kept ones are put back for the
+/// first time and come again, when they have been sent again, and when those come again.
+const PROBES_S: [u64; 9] = [0, 1, 5, 20, 60, 120, 240, 1_140, 2_040];
+
+/// A town with so many runs kept back, after all probes; the time each probe waited.
+async fn with_hundred_thousand_kept_back(by: By) -> (Town, Vec<Duration>) {
     // A receive takes its time, and so the queue's depth is looked up while messages are put back.
     let plan = FaultPlan::one(Point::Every("queue.receive"), Fault::Delay(Duration::from_millis(5)));
     let mut town = Town::with(ONE_SHARD, plan, Arc::new(|ports| ports)).await;
     tokio::time::sleep(S(DUE_AT as u64)).await;
     steer(&town, |from| from.with_limit(Target::sms(), 100_000)).await;
-    hold(&town, Scope::Tenant("bank".into())).await;
-    enqueue(&town, "bank", 0..HELD).await;
+    make(&town, "bank", KEPT_JOBS).await;
+    make(&town, "shop", 1).await;
+    match by {
+        By::Hold => hold(&town, Scope::Tenant("bank".into())).await,
+        By::Pause => change_all(&town, "bank", KEPT_JOBS, &Change::Pause).await,
+    }
+    enqueue(&town, "bank", KEPT_JOBS, 0..KEPT).await;
     town.start_worker("w1");
     town.start_worker("w2");
-    let mut others = 0;
-    // While they are put back for the first time, again, sent again, and when those come again.
-    for wait in [60, 60, 120, 900, 900] {
-        tokio::time::sleep(S(wait)).await;
-        enqueue(&town, "shop", others..others + 1).await;
-        others += 1;
-        assert!(town.until_ms(2_000, 100, |world| world.sends().len() == others).await, "shop waits after {wait} s");
+    let began = town.clock.monotonic();
+    for (n, after) in PROBES_S.into_iter().enumerate() {
+        tokio::time::sleep((began + S(after)).saturating_sub(town.clock.monotonic())).await;
+        enqueue(&town, "shop", 1, n..n + 1).await;
+    }
+    assert!(town.until(60, |world| world.sends().len() == PROBES_S.len()).await, "{:?}", town.world.sends().len());
+    let rows = town.world.rows();
+    let mut waits: Vec<_> = rows.values().map(|row| (row.first_enqueued_at, row.started_at)).collect();
+    waits.sort();
+    let waits = waits.into_iter().map(|(from, to)| (to.expect("it was called") - from).to_std().expect("in order"));
+    (town, waits.collect())
+}
+
+/// SQS shows no more messages of a queue when 120,000 of it are in flight: those kept back must not use that up. Nor do they
+/// stand in the way of others for longer than it takes to see each of them once: the queue hands them out in order.
+async fn hundred_thousand_are_not_in_the_way_and_go_on(by: By) {
+    let (mut town, waits) = with_hundred_thousand_kept_back(by).await;
+    for (after, wait) in PROBES_S.into_iter().zip(waits) {
+        let most = S(2) + if after < 60 { SEEN_ONCE } else { Duration::ZERO };
+        assert!(wait <= most, "{by:?}: a run of another tenant waits for {wait:?} after {after} s");
     }
     let sent_again = town.world.enqueued().iter().filter(|sent| sent.delay == LONGEST_DELAY).count();
     let depth = town.world.ports().queue.depth(Priority::Normal).await.expect("memory does not fail");
-    assert!(sent_again >= HELD, "{sent_again} were sent again");
-    assert!(depth.in_flight < MANY_IN_FLIGHT, "{depth:?}");
-    let held: BTreeSet<RunId> =
+    assert!(sent_again >= KEPT, "{by:?}: {sent_again} were sent again");
+    assert!(depth.in_flight < MANY_IN_FLIGHT, "{by:?}: {depth:?}");
+    let probes = PROBES_S.len();
+    let waiting: BTreeSet<RunId> =
         town.world.waiting().iter().filter_map(|w| Some(w.message.as_ref()?.run_id())).collect();
-    assert_eq!((held.len(), town.world.rows().len()), (HELD, others), "nothing is lost, and nothing held gets a row");
-    release(&town, Scope::Tenant("bank".into())).await;
-    assert!(
-        town.until_ms(1_200_000, 10_000, |world| world.sends().len() >= HELD + others && world.waiting().is_empty())
-            .await,
-        "{} calls, {} wait",
-        town.world.sends().len(),
-        town.world.waiting().len()
-    );
+    assert_eq!((waiting.len(), town.world.rows().len()), (KEPT, probes), "{by:?}: all are there, and none has a row");
+    match by {
+        By::Hold => release(&town, Scope::Tenant("bank".into())).await,
+        By::Pause => change_all(&town, "bank", KEPT_JOBS, &Change::Resume).await,
+    }
+    let all = KEPT + probes;
+    let is_over = |world: &World| world.sends().len() >= all && world.waiting().is_empty();
+    assert!(town.until_ms(1_200_000, 60_000, is_over).await, "{by:?}: {} calls", town.world.sends().len());
     let calls: BTreeSet<RunId> = town.world.sends().into_iter().map(|send| send.reference).collect();
-    assert_eq!(
-        (calls.len(), town.world.sends().len(), done(&town.world)),
-        (HELD + others, HELD + others, HELD + others)
-    );
+    assert_eq!((calls.len(), town.world.sends().len(), done(&town.world)), (all, all, all), "{by:?}");
     assert!(town.world.dead_letters().is_empty());
+    town.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_held_runs_are_not_kept_in_flight_nor_in_others_way_and_all_go_on() {
+    hundred_thousand_are_not_in_the_way_and_go_on(By::Hold).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_runs_of_paused_jobs_are_not_kept_in_flight_nor_in_others_way_and_all_go_on() {
+    hundred_thousand_are_not_in_the_way_and_go_on(By::Pause).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_acts_within_five_seconds_on_jobs_that_run_at_the_limit_and_loses_nothing() {
+    const JOBS: usize = 50;
+    const OF_EACH: usize = 100;
+    let mut town = Town::new(ONE_SHARD).await;
+    tokio::time::sleep(S(DUE_AT as u64)).await;
+    town.set_sms_limit(200).await;
+    town.world.set_gateway_latency(Duration::from_millis(50));
+    make(&town, "bank", JOBS).await;
+    make(&town, "shop", JOBS).await;
+    // In turn, so that both tenants' runs wait all over the queue.
+    for n in 0..OF_EACH {
+        enqueue(&town, "bank", JOBS, n * JOBS..(n + 1) * JOBS).await;
+        enqueue(&town, "shop", JOBS, n * JOBS..(n + 1) * JOBS).await;
+    }
+    town.start_worker("w1");
+    town.start_worker("w2");
+    let of = |world: &World, tenant: &str| {
+        world.sends().iter().filter(|send| send.reference.job_key.tenant() == tenant).count()
+    };
+    assert!(town.until(30, |world| of(world, "bank") > 500).await, "they run");
+    let (before, limit) = (town.world.sends().len(), 200);
+    tokio::time::sleep(S(5)).await;
+    assert!(town.world.sends().len() - before > 4 * limit, "at the limit");
+    change_all(&town, "bank", JOBS, &Change::Pause).await;
+    tokio::time::sleep(S(5)).await;
+    let calls = of(&town.world, "bank");
+    assert!(calls < JOBS * OF_EACH / 2, "thousands are queued: {calls} were called");
+    assert!(town.until(120, |world| of(world, "shop") == JOBS * OF_EACH).await, "the others flow on");
+    tokio::time::sleep(S(120)).await;
+    assert_eq!(of(&town.world, "bank"), calls, "something of a paused job was sent");
+    assert_eq!((kept(&town.world), town.world.dead_letters().len()), (2 * JOBS * OF_EACH, 0));
+    change_all(&town, "bank", JOBS, &Change::Resume).await;
+    let all = 2 * JOBS * OF_EACH;
+    assert!(town.until(1_200, |world| done(world) == all && world.waiting().is_empty()).await);
+    assert_eq!(town.world.sends().len(), all, "nothing is sent twice");
     town.stop().await;
 }

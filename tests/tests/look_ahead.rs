@@ -3,8 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::due::Shards;
-use punctual_core::job::{Change, Job, JobState};
+use punctual_core::job::{Change, Job, JobKey, JobState};
 use punctual_core::memory::{Effect, FaultPlan, World};
+use punctual_core::message::Message;
 use punctual_core::run::{RunStatus, SkipReason};
 use punctual_core::schedule::{Schedule, ScheduleText};
 use punctual_core::spread::Spread;
@@ -54,13 +55,17 @@ async fn town(ahead: Ahead, schedule: &str) -> Town {
     town
 }
 
-fn is_mine(message: Option<&punctual_core::message::Message>) -> bool {
+fn is_mine(message: Option<&Message>) -> bool {
     message.is_some_and(|message| message.job_key.id() == ID)
 }
 
 async fn change(town: &Town, change: Change) -> Job {
-    let (ports, key) = (town.world.ports(), run_of(ID, at(0)).job_key);
-    let outcome = change_job(&*ports.jobs, &*town.clock, &town.timetable(), &key, &change, None, "test").await;
+    change_of(town, &run_of(ID, at(0)).job_key, change).await
+}
+
+async fn change_of(town: &Town, key: &JobKey, change: Change) -> Job {
+    let jobs = town.world.ports().jobs;
+    let outcome = change_job(&*jobs, &*town.clock, &town.timetable(), key, &change, None, "test").await;
     match outcome {
         Ok(Outcome::Changed(job)) => *job,
         other => panic!("{other:?}"),
@@ -112,10 +117,37 @@ async fn a_job_put_off_inside_the_look_ahead_runs_at_its_new_time_only() {
         edit(&town, |spec| spec.schedule = Schedule::parse("every 1h from 2026-10-05T03:15:30Z", at(0)).unwrap()).await;
         let_it_run(&mut town).await;
         assert_sent(&town, &[DUE + 30], ahead);
-        if let Some(row) = town.world.row(&run_of(ID, at(DUE))) {
+        let row = town.world.row(&run_of(ID, at(DUE)));
+        // What was kept in memory was never queued, and so leaves no row.
+        let of_it = |message: &Message| message.run_id() == run_of(ID, at(DUE));
+        let was_queued = town.world.enqueued().iter().any(|sent| sent.message.as_ref().is_some_and(of_it));
+        assert_eq!(row.is_some(), was_queued, "{ahead:?}");
+        if let Some(row) = row {
             assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Superseded)), "{ahead:?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_ahead_and_is_superseded_ends_as_a_row_and_is_not_sent() {
+    let mut town = town(Ahead::Sent, HOURLY).await;
+    let ahead = town.world.enqueued()[0].message.clone().expect("a message of a job");
+    assert!(town.clock.now() < ahead.due_at);
+    let mut spec = town.world.job(&ahead.job_key).expect("it is there").spec;
+    spec.schedule = Schedule::parse("at 2026-10-05T03:16:30Z", at(0)).expect("a valid schedule");
+    change_of(&town, &ahead.job_key, Change::Edit(Box::new(spec))).await;
+    let_it_run(&mut town).await;
+    let row = town.world.row(&ahead.run_id()).expect("a row");
+    assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Superseded)));
+    assert_eq!(town.world.sends_of(&ahead.run_id()), 0);
+    let calls: Vec<_> = town
+        .world
+        .sends()
+        .into_iter()
+        .filter(|send| send.reference.job_key == ahead.job_key)
+        .map(|send| send.at)
+        .collect();
+    assert!(calls.len() == 1 && calls[0] >= at(DUE + 90), "at its new time only: {calls:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -173,7 +173,10 @@ async fn a_run_that_kills_three_workers_is_dead_and_kills_no_fourth() {
     assert!(town.until(10, |world| world.sends_of(&other) == 1).await, "others go on");
     tokio::time::sleep(S(3_600)).await;
     assert_eq!(plan.calls().iter().filter(|call| call.name == "gateway.send").count(), 3 + 1);
-    assert_eq!((town.world.dead_letters().len(), town.world.waiting().len()), (1, 0));
+    let letters: Vec<_> = town.world.dead_letters().into_iter().map(|letter| (letter.run_id, letter.reason)).collect();
+    let reason = "attempts used up: 3 workers died while they worked on it: it is not run again";
+    assert_eq!(letters, [(Some(the_run().to_string()), reason.to_owned())]);
+    assert!(town.world.waiting().is_empty());
     town.stop().await;
 }
 

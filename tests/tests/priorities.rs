@@ -10,6 +10,8 @@ use punctual_core::retry::Outcome;
 use punctual_core::run::{RunId, RunKey, RunStatus};
 use punctual_core::target::Target;
 use punctual_core::template::Vars;
+use punctual_core::turns::Slot;
+use punctual_tests::counters::Counters;
 use punctual_tests::{Town, at, reminder};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,9 +86,21 @@ async fn after_calls(town: &Town, count: usize) {
     assert!(town.until(600, |world| world.sends().len() >= count).await, "{} calls", town.world.sends().len());
 }
 
+/// The shares of the priorities in what slots of a kind have taken.
+fn shares_of(slot: Slot, counters: &Counters) -> BTreeMap<Priority, f64> {
+    let taken = |priority: Priority| {
+        let labels = [("slot", slot.as_str()), ("queue", priority.as_str())];
+        counters.of("punctual_slots_taken_total", &labels) as f64
+    };
+    let all: f64 = Priority::ALL.into_iter().map(taken).sum();
+    Priority::ALL.into_iter().map(|priority| (priority, taken(priority) / all)).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn the_pool_takes_68_24_8_of_hundred_whether_slots_or_permits_are_scarce() {
+async fn shared_slots_take_60_30_10_of_hundred_and_the_pool_68_24_8_whether_slots_or_permits_are_scarce() {
     for rate_per_s in [NO_LIMIT_PER_S, 50] {
+        let counters = Counters::default();
+        let _heard = metrics::set_default_local_recorder(&counters);
         let mut town = town(rate_per_s).await;
         for priority in Priority::ALL {
             enqueue(&town, "bank", priority, 10_000).await;
@@ -95,32 +109,57 @@ async fn the_pool_takes_68_24_8_of_hundred_whether_slots_or_permits_are_scarce()
         after_calls(&town, 12_000).await;
         let expected = [(Priority::Urgent, 0.68), (Priority::Normal, 0.24), (Priority::Bulk, 0.08)];
         assert_shares(&shares(&town.world, 12_000), &expected);
+        let of_shared = [(Priority::Urgent, 0.6), (Priority::Normal, 0.3), (Priority::Bulk, 0.1)];
+        assert_shares(&shares_of(Slot::Shared, &counters), &of_shared);
+        assert_eq!(shares_of(Slot::UrgentOnly, &counters)[&Priority::Urgent], 1.0);
         town.stop().await;
     }
 }
 
+/// Of 16 shared slots by weight, and four that take urgent runs only, if there are any.
+fn shares_without(empty: Priority) -> Vec<(Priority, f64)> {
+    let weights = [(Priority::Urgent, 6.0), (Priority::Normal, 3.0), (Priority::Bulk, 1.0)];
+    let left: Vec<_> = weights.into_iter().filter(|(priority, _)| *priority != empty).collect();
+    let all: f64 = left.iter().map(|(_, weight)| weight).sum();
+    let kept = if empty == Priority::Urgent { 0.0 } else { 4.0 };
+    let share = |(priority, weight)| {
+        let urgent_only = if priority == Priority::Urgent { kept } else { 0.0 };
+        (priority, (16.0 * weight / all + urgent_only) / (16.0 + kept))
+    };
+    left.into_iter().map(share).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_empty_queues_share_goes_on_to_the_others() {
-    let mut town = town(NO_LIMIT_PER_S).await;
-    for priority in [Priority::Normal, Priority::Bulk] {
-        enqueue(&town, "bank", priority, 2_000).await;
+async fn each_empty_queues_share_goes_on_to_the_others_by_their_weights() {
+    for empty in Priority::ALL {
+        let mut town = town(NO_LIMIT_PER_S).await;
+        for priority in Priority::ALL.into_iter().filter(|priority| *priority != empty) {
+            enqueue(&town, "bank", priority, 4_000).await;
+        }
+        town.start_worker("w");
+        after_calls(&town, 3_000).await;
+        assert_shares(&shares(&town.world, 3_000), &shares_without(empty));
+        town.stop().await;
     }
-    town.start_worker("w");
-    after_calls(&town, 2_000).await;
-    assert_shares(&shares(&town.world, 2_000), &[(Priority::Normal, 0.75), (Priority::Bulk, 0.25)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_priority_starves_under_endless_urgent_work() {
     let mut town = town(50).await;
     enqueue(&town, "bank", Priority::Urgent, 3_000).await;
-    enqueue(&town, "bank", Priority::Bulk, 100).await;
+    for priority in [Priority::Normal, Priority::Bulk] {
+        enqueue(&town, "bank", priority, 200).await;
+    }
     town.start_worker("w");
-    let bulk_is_done = |world: &World| {
-        world.sends().iter().filter(|sent| priority_of(&sent.reference) == Priority::Bulk).count() == 100
-    };
-    assert!(town.until(60, bulk_is_done).await, "bulk waits although its share of 50 a second is more than 2");
-    assert!(town.world.sends().len() < 3_000, "urgent runs are still waiting");
+    // Of 50 a second 12 are normal and 4 bulk, and when normal is done, 5.7 are bulk.
+    for (priority, within_s) in [(Priority::Normal, 20), (Priority::Bulk, 28)] {
+        let of_it =
+            |world: &World| world.sends().iter().filter(|sent| priority_of(&sent.reference) == priority).count();
+        assert!(town.until(within_s, |world| of_it(world) == 200).await, "{priority}: {} of 200", of_it(&town.world));
+    }
+    let urgent = town.world.waiting().iter().filter(|waiting| waiting.priority == Priority::Urgent).count();
+    assert!(urgent > 1_000, "urgent runs are still waiting: {urgent}");
+    town.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

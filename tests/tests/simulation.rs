@@ -7,12 +7,19 @@ use punctual_tests::simulation::{play, runner::play_all};
 use std::sync::Arc;
 
 /// What must be among that which three hundred seeds bring about, or they show little.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 21] = [
+    "a function called",
+    "a function gave back",
+    "a low limit",
     "a process died",
     "a process stood still",
     "dead after several attempts",
     "enqueued again",
     "failed",
+    "held: a priority",
+    "held: a target",
+    "held: a tenant",
+    "held: all",
     "indeterminate",
     "skipped as a range",
     "skipped: cancelled",

@@ -2,13 +2,16 @@
 
 use punctual_core::due::Shards;
 use punctual_core::error::PortError;
-use punctual_core::job::JobState;
+use punctual_core::job::{Change, JobKey, JobState};
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
 use punctual_core::message::Message;
 use punctual_core::ports::{Replace, ReplaceIf};
 use punctual_core::priority::Priority;
-use punctual_core::retry::Outcome;
+use punctual_core::retry::{Outcome, OutcomeClass};
 use punctual_core::run::{RunRow, RunStatus, SkipReason};
+use punctual_core::schedule::Schedule;
+use punctual_scheduler::operations::{Outcome as Changed, change_job};
+use punctual_tests::watch::receives;
 use punctual_tests::{Town, at, reminder, run_of, within};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +43,16 @@ fn sends(world: &World) -> usize {
     world.sends_of(&run_of("c-1/bill", at(DUE_AT)))
 }
 
+/// The run and the reason of each dead letter.
+fn letters(world: &World) -> Vec<(Option<String>, String)> {
+    world.dead_letters().into_iter().map(|letter| (letter.run_id, letter.reason)).collect()
+}
+
+/// A dead letter of the run.
+fn letter(reason: &str) -> (Option<String>, String) {
+    (Some(run_of("c-1/bill", at(DUE_AT)).to_string()), reason.to_owned())
+}
+
 /// Changes the job as a person would.
 async fn change(town: &Town, how: impl Fn(&mut punctual_core::job::Job)) {
     let mut job = town.world.job(&run_of("c-1/bill", at(0)).job_key).expect("the job is there");
@@ -48,6 +61,15 @@ async fn change(town: &Town, how: impl Fn(&mut punctual_core::job::Job)) {
     job.version += 1;
     job.edit_token = format!("edit {version}");
     assert_eq!(town.world.ports().jobs.replace(&job, &read).await, Ok(Replace::Replaced));
+}
+
+/// Gives a job another schedule, as an operator would.
+async fn edit(town: &Town, key: &JobKey, when: &str) {
+    let mut spec = town.world.job(key).expect("the job is there").spec;
+    spec.schedule = Schedule::parse(when, town.clock.now()).expect("a valid schedule");
+    let (ports, change) = (town.world.ports(), Change::Edit(Box::new(spec)));
+    let changed = change_job(&*ports.jobs, &*town.clock, &town.timetable(), key, &change, None, "ann").await;
+    assert!(matches!(changed, Ok(Changed::Changed(_))), "{changed:?}");
 }
 
 async fn send(town: &Town, body: String) {
@@ -70,6 +92,7 @@ async fn a_message_that_cannot_be_parsed_is_a_dead_letter_and_stops_nothing() {
         letters[0].reason
     );
     assert!(letters[0].body.contains("not a message"));
+    assert_eq!(letters[0].run_id, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +113,7 @@ async fn a_message_whose_job_is_missing_is_a_dead_letter_never_a_drop() {
     town.world.forget_job(&run_of("c-1/bill", at(0)).job_key);
     town.start_worker("w");
     assert!(town.until(60, |world| world.waiting().is_empty()).await);
-    assert!(town.world.dead_letters()[0].reason.contains("job does not exist"));
+    assert_eq!(letters(&town.world), [letter("its job does not exist")]);
     assert_eq!(sends(&town.world), 0);
 }
 
@@ -113,7 +136,8 @@ async fn six_temporary_failures_are_a_dead_letter() {
     town.start_scheduler("s");
     town.start_worker("w");
     assert!(town.until(1_200, |world| has(RunStatus::Dead)(world) && world.waiting().is_empty()).await);
-    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (6, 1));
+    assert_eq!(sends(&town.world), 6);
+    assert_eq!(letters(&town.world), [letter("attempts used up: 503")]);
     let row = row(&town.world).expect("a row");
     assert_eq!(row.attempts.len(), 6);
     for (earlier, later) in row.attempts.iter().zip(&row.attempts[1..]) {
@@ -136,6 +160,33 @@ async fn a_call_that_is_never_answered_is_tried_again_only_where_repeats_are_dro
     assert_eq!(town.world.deliveries_of(&run_of("c-1/bill", at(DUE_AT))), 1);
 }
 
+/// The scripts answer, not a gateway that knows the reference already; what is asked is when the worker stops trying.
+async fn indeterminate_after(scripts: Vec<Script>, dedupe_window: Duration) -> (usize, Vec<Option<OutcomeClass>>) {
+    let mut town = town().await;
+    town.work.policies.sms.dedupe_window = dedupe_window;
+    town.world.script(PHONE, scripts);
+    town.start_scheduler("s");
+    town.start_worker("w");
+    assert!(town.until(900, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(letters(&town.world).len(), 1);
+    let row = row(&town.world).expect("a row");
+    (sends(&town.world), row.attempts.iter().map(|attempt| attempt.class).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_be_sent_again_only_after_the_dedupe_window_goes_to_a_person() {
+    // The window ends with the attempt that was not answered, so any wait is too long.
+    let timeout = Duration::from_secs(10);
+    let unknown = Some(OutcomeClass::Unknown);
+    assert_eq!(indeterminate_after(vec![Script::NeverAnswers], timeout).await, (1, vec![unknown]));
+    // Inside the window the second attempt is made; the third would come after it.
+    let later = Outcome::Temporary { reason: "503".into(), retry_after: Some(Duration::from_secs(300)) };
+    let scripts = vec![Script::NeverAnswers, Script::Answer(later)];
+    let classes = vec![unknown, Some(OutcomeClass::Temporary)];
+    assert_eq!(indeterminate_after(scripts, Duration::from_secs(120)).await, (2, classes));
+}
+
 #[tokio::test(start_paused = true)]
 async fn elsewhere_it_goes_to_a_person() {
     let mut town = town().await;
@@ -145,20 +196,40 @@ async fn elsewhere_it_goes_to_a_person() {
     town.start_worker("w");
     assert!(town.until(300, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
     tokio::time::sleep(Duration::from_secs(3_600)).await;
-    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 1));
+    assert_eq!(sends(&town.world), 1);
+    assert_eq!(letters(&town.world), [letter("nobody knows whether it went out: no answer within 10.0 s")]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_call_of_three_visibilities_runs_once_and_is_recorded() {
-    let mut town = town().await;
-    town.world.set_gateway_latency(Duration::from_secs(180));
+/// How often each message is received while a call takes three times the visibility; there is one call, and it is recorded.
+async fn receives_while_called_for_three_visibilities(plan: FaultPlan) -> Vec<u32> {
+    let (change, received) = receives();
+    let mut town = Town::with(ONE_SHARD, plan, change).await;
+    town.add(reminder("c-1/bill", EVERY_DAY)).await;
+    town.world.set_gateway_latency(3 * town.work.visibility);
     town.work.attempt_timeout = Duration::from_secs(300);
     town.work.row_lease = Duration::from_secs(305);
     town.start_scheduler("s");
     town.start_worker("w1");
     town.start_worker("w2");
-    assert!(town.until(400, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    assert!(town.until(700, |world| has(RunStatus::Succeeded)(world) && world.waiting().is_empty()).await);
+    tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!((sends(&town.world), row(&town.world).map(|row| row.attempt)), (1, Some(1)));
+    assert!(town.world.dead_letters().is_empty());
+    received.all().into_iter().map(|delivery| delivery.receive_count).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_three_visibilities_runs_once_and_is_recorded() {
+    assert_eq!(receives_while_called_for_three_visibilities(FaultPlan::default()).await, [1]);
+}
+
+/// The control: what keeps the message with its worker is its heartbeats, and its row keeps others from calling.
+#[tokio::test(start_paused = true)]
+async fn without_heartbeats_the_message_comes_again_and_its_row_keeps_others_from_calling() {
+    let lost = Fault::FailBefore(PortError::Temporary("lost".into()));
+    let plan = FaultPlan::one(Point::Every("queue.extend"), lost);
+    let received = receives_while_called_for_three_visibilities(plan).await;
+    assert!(received.len() > 1 && received.iter().max() > Some(&1), "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,6 +288,37 @@ async fn a_cancelled_jobs_message_ends_as_a_row_and_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_was_queued_ahead_and_is_superseded_ends_as_a_row_and_is_not_sent() {
+    let mut town = town().await;
+    send(&town, town.message("c-1/bill", at(DUE_AT)).encode()).await;
+    edit(&town, &run_of("c-1/bill", at(0)).job_key, "every 24h from 2026-10-05T03:20:00Z").await;
+    town.start_worker("w");
+    assert!(town.until(60, |world| has(RunStatus::Skipped)(world) && world.waiting().is_empty()).await);
+    let row = row(&town.world).expect("a row");
+    assert_eq!((row.reason, row.attempt), (Some(SkipReason::Superseded), 0));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_run_that_is_past_its_deadline_at_resume_is_skipped() {
+    let mut town = Town::new(ONE_SHARD).await;
+    let mut spec = reminder("c-1/bill", EVERY_DAY);
+    spec.missed = within(60);
+    town.add(spec).await;
+    town.start_scheduler("s");
+    assert!(town.until(60, |world| !world.enqueued().is_empty()).await);
+    change(&town, |job| job.state = JobState::Paused).await;
+    town.start_worker("w");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!((row(&town.world), town.world.waiting().len()), (None, 1), "its deadline counts at the resume");
+    change(&town, |job| job.state = JobState::Active).await;
+    assert!(town.until(700, |world| has(RunStatus::Skipped)(world) && world.waiting().is_empty()).await);
+    assert_eq!(row(&town.world).and_then(|row| row.reason), Some(SkipReason::Deadline));
+    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_past_its_deadline_is_skipped_with_its_reason() {
     let mut town = Town::new(ONE_SHARD).await;
     let mut spec = reminder("c-1/bill", EVERY_DAY);
@@ -241,7 +343,8 @@ async fn a_worker_that_dies_past_the_deadline_leaves_a_question_not_an_endless_r
     town.start_scheduler("s");
     town.start_worker("w");
     assert!(town.until(300, |world| has(RunStatus::Indeterminate)(world) && world.waiting().is_empty()).await);
-    assert_eq!((sends(&town.world), town.world.dead_letters().len()), (1, 1));
+    assert_eq!(sends(&town.world), 1);
+    assert_eq!(letters(&town.world), [letter("nobody knows whether it went out: its worker is gone")]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,9 +3,12 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use punctual_core::circuit::Gate;
 use punctual_core::idempotency::PutBack;
+use punctual_core::priority::Priority;
 use punctual_core::retry::OutcomeClass;
 use punctual_core::run::RunStatus;
 use punctual_core::target::Target;
+use punctual_core::turns::Slot;
+use std::collections::BTreeMap;
 
 /// Handles of the counters that rise with every run, and the names of the others.
 pub(crate) struct Metrics {
@@ -19,6 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) limiter_wait: Histogram,
     pub(crate) clock_offset: Gauge,
     delivered: Counter,
+    turns: BTreeMap<(Slot, Priority), Counter>,
 }
 
 impl Metrics {
@@ -34,6 +38,14 @@ impl Metrics {
             limiter_wait: histogram!("punctual_limiter_wait_seconds"),
             clock_offset: gauge!("punctual_clock_offset_seconds"),
             delivered: counter!("punctual_attempts_total", "outcome" => OutcomeClass::Delivered.as_str()),
+            turns: kinds_of_turns().map(|(slot, priority)| ((slot, priority), turns(slot, priority))).collect(),
+        }
+    }
+
+    /// A slot was taken: which kind of slots is short, and for whom.
+    pub(crate) fn turn(&self, slot: Slot, priority: Priority) {
+        if let Some(counter) = self.turns.get(&(slot, priority)) {
+            counter.increment(1);
         }
     }
 
@@ -65,4 +77,12 @@ impl Metrics {
     pub(crate) fn ended(&self, status: RunStatus) {
         counter!("punctual_runs_ended_total", "status" => status.as_str()).increment(1);
     }
+}
+
+fn kinds_of_turns() -> impl Iterator<Item = (Slot, Priority)> {
+    Slot::ALL.into_iter().flat_map(|slot| Priority::ALL.map(|priority| (slot, priority)))
+}
+
+fn turns(slot: Slot, priority: Priority) -> Counter {
+    counter!("punctual_slots_taken_total", "slot" => slot.as_str(), "queue" => priority.as_str())
 }

@@ -281,7 +281,10 @@ impl Slots {
             let Some(turn) = state.turns.pick(|target| permits.contains_key(target)) else { break };
             state.permits.remove(&turn.target);
             match state.waiting.remove(&turn.ticket) {
-                Some(sender) => granted.push((sender, Granted { slots: self.clone(), turn })),
+                Some(sender) => {
+                    self.metrics.turn(turn.slot, turn.priority);
+                    granted.push((sender, Granted { slots: self.clone(), turn }));
+                }
                 None => state.turns.done(&turn),
             }
         }

@@ -248,7 +248,7 @@ fn errors(played: &Played) -> Vec<String> {
 
 impl Played {
     /// Whether a process stood still at some time within the last two minutes.
-    fn was_frozen(&self, process: &str, at: DateTime<Utc>) -> bool {
+    pub(super) fn was_frozen(&self, process: &str, at: DateTime<Utc>) -> bool {
         let mut since = None;
         for note in self.notes.iter().filter(|note| note.process == process && note.at <= at) {
             match note.what {

@@ -2,7 +2,7 @@
 //!
 //! [`plan`] draws a small world, what goes wrong in it and what people ask for. [`processes`] runs the real scheduler and
 //! worker services in it, [`people`] the real operations. [`reference`] follows each job through the acknowledged history
-//! by rules of its own, [`check`] holds everything else that must be true. A seed is played in one thread and in paused
+//! by rules of its own, [`steering`] what operators say, [`check`] everything else that must be true. A seed is played in one thread and in paused
 //! time, and all that is drawn by chance follows from it: the same seed is the same history.
 
 pub mod check;
@@ -12,6 +12,7 @@ pub mod processes;
 pub mod reference;
 pub mod runner;
 pub mod sabotage;
+pub mod steering;
 pub mod timetables;
 pub mod witness;
 
@@ -89,10 +90,10 @@ async fn act(seed: u64, scenario: Arc<Scenario>, zones: Arc<Zones>, sabotage: Sa
             lasting.retain(|one| *one != (until, point.clone(), fault.clone()));
         }
         wait_until(&stage, *at).await;
-        happen(&mut stage, &mut people, &mut lasting, *at, event);
+        happen(&mut stage, &mut people, &mut lasting, *at, event).await;
     }
     wait_until(&stage, scenario.lasts).await;
-    stage.calm_down();
+    stage.calm_down().await;
     for job in stage.world.jobs().into_values().filter(|job| job.state == JobState::Paused) {
         if random.random_bool(0.7) {
             people.ask(&stage, &job.spec.key, Ask::Resume);
@@ -116,7 +117,7 @@ async fn wait_until(stage: &Stage, since_start: Duration) {
     tokio::time::sleep(since_start.saturating_sub(stage.clock.monotonic())).await;
 }
 
-fn happen(
+async fn happen(
     stage: &mut Stage,
     people: &mut People,
     lasting: &mut Vec<(Duration, Point, Fault)>,
@@ -136,6 +137,7 @@ fn happen(
         Event::Latency(latency) => stage.world.set_gateway_latency(latency),
         Event::Clock(process, ahead_s) => stage.set_clock(&process, ahead_s),
         Event::Ask(n, ask) => people.ask(stage, &stage.key_of(n), ask),
+        Event::Steer(how) => stage.steer(&how).await,
     }
 }
 
@@ -164,6 +166,7 @@ impl Played {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = reference::problems(self);
         problems.extend(check::problems(self));
+        problems.extend(steering::problems(self));
         problems
     }
 

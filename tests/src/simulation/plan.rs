@@ -13,6 +13,8 @@ use punctual_core::priority::Priority;
 use punctual_core::retry::{GatewayPolicy, Outcome, RetryRule, WhenUnknown};
 use punctual_core::schedule::{Anchor, Schedule};
 use punctual_core::spread::Spread;
+use punctual_core::steering::Scope;
+use punctual_core::target::Target;
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::DispatchSettings;
 use rand::Rng;
@@ -86,6 +88,19 @@ pub enum Event {
     Clock(String, i64),
     /// Somebody asks for something about the n-th job.
     Ask(usize, Ask),
+    /// An operator says something.
+    Steer(Steer),
+}
+
+/// What operators say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steer {
+    /// Nothing of this is called.
+    Hold(Scope),
+    /// The hold of this scope ends.
+    Release(Scope),
+    /// So many text messages a second.
+    Limit(u32),
 }
 
 /// What people ask for.
@@ -143,6 +158,8 @@ const BY_PEOPLE: [&str; 5] = ["jobs.create", "jobs.get_many", "jobs.replace", "q
 
 /// Who makes the changes.
 pub const PEOPLE: &str = "people";
+/// Who holds, releases and sets limits.
+pub const OPERATOR: &str = "operator";
 
 /// The n-th scheduler copy.
 pub fn scheduler(n: usize) -> String {
@@ -192,6 +209,10 @@ impl Scenario {
             scenario.light_second = random.random_range(0..=1);
         }
         scenario.functions = (0..workers).map(worker).filter(|_| random.random_bool(0.3)).collect();
+        if is_troubled {
+            scenario.draw_operator(random);
+            scenario.events.sort_by_key(|(at, _)| *at);
+        }
         scenario
     }
 
@@ -290,6 +311,24 @@ impl Scenario {
             let process = self.draw_process(random);
             let at = self.moment(random);
             self.events.push((at, Event::Clock(process, random.random_range(-20..=20))));
+        }
+    }
+
+    fn draw_operator(&mut self, random: &mut StdRng) {
+        for _ in 0..random.random_range(0..3) {
+            let scope = match random.random_range(0..4) {
+                0 => Scope::All,
+                1 => Scope::Tenant("bank".into()),
+                2 => Scope::Priority(*Priority::ALL.choose(random).expect("not empty")),
+                _ => Scope::Target(Target::sms()),
+            };
+            let (at, lasts) = (self.moment(random), Duration::from_secs(random.random_range(5..90)));
+            self.events.push((at, Event::Steer(Steer::Hold(scope.clone()))));
+            self.events.push(((at + lasts).min(self.lasts), Event::Steer(Steer::Release(scope))));
+        }
+        if random.random_bool(0.4) {
+            let at = self.moment(random);
+            self.events.push((at, Event::Steer(Steer::Limit(random.random_range(1..=2)))));
         }
     }
 

@@ -1,8 +1,9 @@
 //! The processes of a simulation: each on a host with clocks of its own, started again when it dies, frozen now and then.
 
-use super::plan::{PEOPLE, Scenario, scheduler, worker};
+use super::plan::{OPERATOR, PEOPLE, Scenario, Steer, scheduler, worker};
 use super::witness::{What, Witness};
-use crate::{PortChange, WrongClock, event_source, work_settings};
+use crate::event_source::{self, Deletes};
+use crate::{PortChange, WrongClock, work_settings};
 use chrono::TimeDelta;
 use punctual_core::clock::{AnchoredClock, Clock, TokioClock};
 use punctual_core::due::{Minute, SETTLE};
@@ -11,6 +12,8 @@ use punctual_core::lease::LeaseId;
 use punctual_core::memory::{FaultPlan, Faults, World};
 use punctual_core::ports::{Gateway, Ports, RunQueue};
 use punctual_core::process::{keep_time, process_id};
+use punctual_core::steering::{DEFAULT_SMS_LIMIT, Hold};
+use punctual_core::target::Target;
 use punctual_core::zone::Zones;
 use punctual_scheduler::dispatch::{DispatchSettings, service as dispatch};
 use punctual_worker::service::{self as work, Equipment};
@@ -28,6 +31,8 @@ pub struct Sabotage {
     pub ports: PortChange,
     /// Lets every process go by its host's wall clock.
     pub unanchored: bool,
+    /// Lets Lambda delete all that it handed in, whatever the function says.
+    pub deletes_all: bool,
 }
 
 impl Sabotage {
@@ -38,7 +43,7 @@ impl Sabotage {
 
     /// Ports are changed.
     pub fn of_ports(ports: PortChange) -> Self {
-        Sabotage { ports, unanchored: false }
+        Sabotage { ports, unanchored: false, deletes_all: false }
     }
 }
 
@@ -153,8 +158,29 @@ impl Stage {
         self.processes[name].host.set_ahead(TimeDelta::seconds(ahead_s));
     }
 
-    /// Ends all trouble: nothing fails, stands still or is late any more.
-    pub fn calm_down(&self) {
+    /// Lets an operator say something; it is in force when this returns.
+    pub async fn steer(&self, how: &Steer) {
+        let control = self.world.ports().control;
+        let from = control.steering().await.expect("memory does not fail");
+        let to = match how {
+            Steer::Hold(scope) => {
+                let (scope, since) = (scope.clone(), self.clock.now());
+                from.with_hold(Hold { scope, by: OPERATOR.into(), why: "a try".into(), since })
+            }
+            Steer::Release(scope) => Ok(from.without_hold(scope)),
+            Steer::Limit(per_second) => from.with_limit(Target::sms(), *per_second),
+        };
+        let to = to.expect("few holds and small limits are allowed");
+        assert_eq!(control.change_steering(from.revision, &to).await, Ok(to), "there is one operator");
+        self.witness.note(OPERATOR, What::Steered(how.clone()));
+    }
+
+    /// Ends all trouble: nothing fails, stands still, is held or is late any more.
+    pub async fn calm_down(&self) {
+        for hold in self.world.steering().holds {
+            self.steer(&Steer::Release(hold.scope)).await;
+        }
+        self.steer(&Steer::Limit(DEFAULT_SMS_LIMIT.get())).await;
         self.plan.clear();
         self.world.set_index_lag(Duration::ZERO);
         self.world.set_gateway_latency(Duration::from_millis(200));
@@ -257,10 +283,20 @@ impl Host {
             let settings = WorkSettings { policies: Policies::all(self.scenario.gateway), ..work_settings() };
             let equipment = Equipment { ports, gateway, clock: clock.clone(), zones, settings, id };
             if self.scenario.functions.contains(&self.name) {
-                event_source::invoke_for_ever(self.queue.clone(), clock, equipment).await;
+                event_source::invoke_for_ever(self.queue.clone(), clock, equipment, self.deletes()).await;
             } else {
                 work::run(equipment, pending()).await;
             }
         }
+    }
+
+    /// What Lambda deletes of a function's batch.
+    fn deletes(&self) -> Deletes {
+        let (witness, name, deletes_all) = (self.witness.clone(), self.name.clone(), self.sabotage.deletes_all);
+        Arc::new(move |handed_in, done| {
+            let given_back = handed_in.iter().filter(|receipt| !done.contains(*receipt)).count();
+            witness.note(&name, What::Answered { done: done.len(), given_back });
+            if deletes_all { handed_in.iter().cloned().collect() } else { done }
+        })
     }
 }

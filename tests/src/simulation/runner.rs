@@ -1,5 +1,6 @@
 //! Many seeds one after the other, and one seed told in full: what `cargo sim` and the tests share.
 
+use super::plan::Steer;
 use super::processes::Sabotage;
 use super::witness::What;
 use super::{Played, play};
@@ -8,6 +9,7 @@ use punctual_core::job::JobKey;
 use punctual_core::memory::Effect;
 use punctual_core::retry::OutcomeClass;
 use punctual_core::run::{RunRow, RunStatus};
+use punctual_core::steering::Scope;
 use punctual_core::zone::Zones;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -155,9 +157,13 @@ impl Played {
         let taken_over = |row: &RunRow| row.attempts.iter().any(|attempt| attempt.class == Some(OutcomeClass::Lost));
         let takeovers = self.world.rows().into_values().filter(taken_over).map(|_| "taken over".to_owned());
         let again = self.world.enqueued().len().saturating_sub(self.world.rows().len());
-        let notes = self.notes.iter().filter_map(|note| match note.what {
+        let notes = self.notes.iter().filter_map(|note| match &note.what {
             What::Died => Some("a process died".to_owned()),
             What::Frozen(true) => Some("a process stood still".to_owned()),
+            What::Called(_) if self.scenario.functions.contains(&note.process) => Some("a function called".to_owned()),
+            What::Answered { given_back: 1.., .. } => Some("a function gave back".to_owned()),
+            What::Steered(Steer::Hold(scope)) => Some(format!("held: {}", kind_of(scope))),
+            What::Steered(Steer::Limit(1..=2)) => Some("a low limit".to_owned()),
             _ => None,
         });
         of_row.chain(takeovers).chain(notes).chain(vec!["enqueued again".to_owned(); again]).collect()
@@ -179,6 +185,8 @@ impl Played {
                 let line = match &note.what {
                     What::Read(key) if keys.contains(key) => format!("looks at {key}"),
                     What::Called(run) if keys.contains(&run.job_key) => format!("calls for {run}"),
+                    What::Answered { done, given_back } => format!("is done with {done}, gives {given_back} back"),
+                    What::Steered(how) => format!("says {how:?}"),
                     What::Began => "begins".into(),
                     What::Died => "dies".into(),
                     What::Frozen(true) => "stands still".into(),
@@ -202,6 +210,15 @@ impl Played {
     fn line(&self, text: &mut String, at: DateTime<Utc>, what: &str) {
         let since = (at - self.scenario.start).as_seconds_f64();
         let _ = writeln!(text, "{since:>9.3} {} {what}", at.format("%H:%M:%S"));
+    }
+}
+
+fn kind_of(scope: &Scope) -> &'static str {
+    match scope {
+        Scope::All => "all",
+        Scope::Tenant(_) => "a tenant",
+        Scope::Priority(_) => "a priority",
+        Scope::Target(_) => "a target",
     }
 }
 

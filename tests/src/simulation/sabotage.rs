@@ -2,17 +2,18 @@
 
 use super::processes::Sabotage;
 use async_trait::async_trait;
-use chrono::TimeDelta;
-use punctual_core::due::DueBucket;
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::due::{DueBucket, Layout, Shards};
 use punctual_core::job::{Advanced, Job, JobKey, JobState, Voids};
 use punctual_core::memory::World;
 use punctual_core::message::{DeadLetter, Message};
 use punctual_core::ports::{
-    Advance, Create, Delivery, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Ports, Put, QueueDepth,
-    Replace, ReplaceIf, RunQueue, RunStore, SendResult,
+    Advance, Control, Create, Delivery, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Ports, Put,
+    QueueDepth, Replace, ReplaceIf, RunQueue, RunStore, SendResult,
 };
 use punctual_core::priority::Priority;
 use punctual_core::run::{RunId, RunRow, RunStatus};
+use punctual_core::steering::Steering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,9 @@ pub fn guards() -> Vec<Guard> {
         ("dead letters are sent", queue(Flaw::LosesLetters)),
         ("a run is due when it is due", queue(Flaw::SendsEarlier)),
         ("a shard has one reader", private_leases()),
+        ("a hold holds", steering(Flaw::IgnoresHolds)),
+        ("a limit limits", steering(Flaw::IgnoresLimits)),
+        ("a function's messages go when it is done with them", Sabotage { deletes_all: true, ..Sabotage::none() }),
         ("now is the store's time", Sabotage { unanchored: true, ..Sabotage::none() }),
     ]
 }
@@ -56,6 +60,8 @@ enum Flaw {
     DeletesAtReceipt,
     LosesLetters,
     SendsEarlier,
+    IgnoresHolds,
+    IgnoresLimits,
 }
 
 struct Flawed<P: ?Sized> {
@@ -81,6 +87,13 @@ fn queue(flaw: Flaw) -> Sabotage {
     Sabotage::of_ports(Arc::new(move |ports| {
         let queue = Arc::new(Flawed { port: ports.queue.clone(), flaw });
         Ports { queue, ..ports }
+    }))
+}
+
+fn steering(flaw: Flaw) -> Sabotage {
+    Sabotage::of_ports(Arc::new(move |ports| {
+        let control = Arc::new(Flawed { port: ports.control.clone(), flaw });
+        Ports { control, ..ports }
     }))
 }
 
@@ -237,5 +250,32 @@ impl RunQueue for Flawed<dyn RunQueue> {
     }
     async fn depth(&self, priority: Priority) -> PortResult<QueueDepth> {
         self.port.depth(priority).await
+    }
+}
+
+#[async_trait]
+impl Control for Flawed<dyn Control> {
+    async fn layout(&self) -> PortResult<Option<Layout>> {
+        self.port.layout().await
+    }
+    async fn init_shards(&self, shards: Shards) -> PortResult<Shards> {
+        self.port.init_shards(shards).await
+    }
+    async fn change_layout(&self, from: Layout, to: Layout) -> PortResult<Layout> {
+        self.port.change_layout(from, to).await
+    }
+    async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String> {
+        self.port.once(id, value, expires_at).await
+    }
+    async fn steering(&self) -> PortResult<Steering> {
+        let mut steering = self.port.steering().await?;
+        match self.flaw {
+            Flaw::IgnoresHolds => steering.holds.clear(),
+            _ => steering.limits.clear(),
+        }
+        Ok(steering)
+    }
+    async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering> {
+        self.port.change_steering(from, to).await
     }
 }

@@ -1,5 +1,6 @@
 //! What passed at the world's side of the ports: who read which job, who held which shard, who called the gateway.
 
+use super::plan::Steer;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_core::clock::Clock;
@@ -39,6 +40,15 @@ pub enum What {
     Lease(ShardId, Option<String>),
     /// The gateway was called.
     Called(RunId),
+    /// A function answered: so many messages it is done with, and so many come again.
+    Answered {
+        /// Done with.
+        done: usize,
+        /// Given back, or put back.
+        given_back: usize,
+    },
+    /// An operator said something, and it is in force.
+    Steered(Steer),
     /// A process began.
     Began,
     /// A process died.
