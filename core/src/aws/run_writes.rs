@@ -1,8 +1,8 @@
 //! Steps 6 and 9: rows that are written at the same time go together, for a call costs a worker more than all else.
 //!
-//! A row that comes while no write is under way goes at once and alone. Those that come meanwhile wait for the end of one of
-//! [`CALLS`] calls and go as one batch of statements, each with its own condition and outcome. A statement that is refused says
-//! nothing of what it met, so its row is then put alone, which is refused too and says so.
+//! A row that comes while no write is under way goes at once and alone. Those that come meanwhile wait until it ends, until
+//! they fill a batch, or for [`LINGER`], and go as one batch of statements, each with its own condition and outcome. A
+//! statement that is refused says nothing of what it met, so its row is then put alone, which is refused too and says so.
 
 use super::error::{is_refused, met_by_put, port_error, statement_error};
 use super::jobs::{number, text};
@@ -14,10 +14,14 @@ use aws_sdk_dynamodb::types::{BatchStatementRequest, ReturnValuesOnConditionChec
 use futures::future::join_all;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-/// Calls under way at once.
-const CALLS: usize = 2;
+/// The longest wait for the end of another call: one that stalls holds up nobody else.
+const LINGER: Duration = Duration::from_millis(10);
+/// The most calls under way at once.
+const MOST_CALLS: usize = 8;
 /// The most statements of one batch.
 const STATEMENTS: usize = 25;
 
@@ -49,35 +53,46 @@ impl Writes {
 
     /// Writes a row under its condition, with others if there are any. Goes on also if nobody waits for it any more.
     pub(super) async fn put(&self, row: &RunRow) -> PortResult<Put> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         self.lock().waiting.push_back(Waiting { row: row.clone(), answer });
-        self.start();
-        answered.await.unwrap_or_else(|_| Err(PortError::Unknown(format!("a write to {} broke off", self.0.table))))
+        self.start(false);
+        let answer = match timeout(LINGER, &mut answered).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.start(true);
+                answered.await
+            }
+        };
+        answer.unwrap_or_else(|_| Err(PortError::Unknown(format!("a write to {} broke off", self.0.table))))
     }
 
-    /// Begins to work off what waits, if calls are left.
-    fn start(&self) {
+    /// Begins a call with what waits: if none is under way, if it fills a batch, or if some of it has waited for long.
+    fn start(&self, is_late: bool) {
         let mut state = self.lock();
-        if state.calls < CALLS && !state.waiting.is_empty() {
+        let is_time = match state.calls {
+            0 => !state.waiting.is_empty(),
+            MOST_CALLS.. => false,
+            _ => is_late && !state.waiting.is_empty() || state.waiting.len() >= STATEMENTS,
+        };
+        if is_time {
             state.calls += 1;
-            let call = Call(self.clone());
             drop(state);
-            tokio::spawn(async move { call.0.work_off().await });
+            let call = Call(self.clone());
+            tokio::spawn(async move { call.0.put_next().await });
         }
     }
 
-    async fn work_off(&self) {
-        loop {
-            let mut batch = self.next();
-            match batch.len() {
-                0 => return,
-                1 => {
-                    let Waiting { row, answer } = batch.remove(0);
-                    // Who does not wait any more has no use for the answer.
-                    let _ = answer.send(self.put_alone(&row).await);
-                }
-                _ => self.put_together(batch).await,
+    async fn put_next(&self) {
+        let mut batch = self.next();
+        match batch.len() {
+            // Another call took it along.
+            0 => {}
+            1 => {
+                let Waiting { row, answer } = batch.remove(0);
+                // Who does not wait any more has no use for the answer.
+                let _ = answer.send(self.put_alone(&row).await);
             }
+            _ => self.put_together(batch).await,
         }
     }
 
@@ -153,13 +168,13 @@ impl Writes {
     }
 }
 
-/// A call under way. What came between its last look and its end is begun when it ends, however it does.
+/// A call under way. When it ends, however it does, what came meanwhile is begun.
 struct Call(Writes);
 
 impl Drop for Call {
     fn drop(&mut self) {
         self.0.lock().calls -= 1;
-        self.0.start();
+        self.0.start(false);
     }
 }
 
