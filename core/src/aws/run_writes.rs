@@ -51,7 +51,8 @@ impl Writes {
         Writes(Arc::new(Inner { client, table, state: Mutex::default() }))
     }
 
-    /// Writes a row under its condition, with others if there are any. Goes on also if nobody waits for it any more.
+    /// Writes a row under its condition, with others if there are any. What nobody waits for any more is not written, unless it
+    /// is under way.
     pub(super) async fn put(&self, row: &RunRow) -> PortResult<Put> {
         let (answer, mut answered) = oneshot::channel();
         self.lock().waiting.push_back(Waiting { row: row.clone(), answer });
@@ -102,6 +103,7 @@ impl Writes {
         let (mut batch, mut later, mut ids) = (Vec::new(), VecDeque::new(), BTreeSet::new());
         while batch.len() < STATEMENTS {
             match state.waiting.pop_front() {
+                Some(one) if one.answer.is_closed() => drop(one),
                 Some(one) if ids.insert(one.row.id.clone()) => batch.push(one),
                 Some(one) => later.push_back(one),
                 None => break,

@@ -172,7 +172,10 @@ impl Report {
         problems.extend(self.drain.as_ref().and_then(|drain| drain.delivered.problem("a")));
         if let Some(morning) = &self.morning {
             problems.extend(morning.delivered.problem("b"));
-            let Morning { rejected_429, left_due, .. } = morning;
+            let Morning { rejected_429, left_due, peak_per_s, limit_per_s, .. } = morning;
+            if peak_per_s * 20 > u64::from(*limit_per_s) * 21 {
+                problems.push(format!("b: {peak_per_s} calls arrived in one second: the limit is {limit_per_s}"));
+            }
             if (*rejected_429, *left_due) != (0, 0) {
                 problems.push(format!("b: {rejected_429} calls were answered 429, {left_due} jobs were left due"));
             }
