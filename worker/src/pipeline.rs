@@ -23,7 +23,6 @@ use punctual_core::clock::Clock;
 use punctual_core::lease::{LONGEST_HIDE, Wait, growing};
 use punctual_core::message::{Message, UnreadableMessage};
 use punctual_core::ports::{Call, Gateway, PortResult, Ports};
-use punctual_core::priority::Priority;
 use punctual_core::render::render;
 use punctual_core::retry::Outcome;
 use punctual_core::run::{RunRow, RunStatus};
@@ -315,16 +314,14 @@ fn has_its_part(context: &Context, held: &Held, target: &Target) -> Step {
     Step::PutBack { wait, why: "its target has its part of the slots" }
 }
 
-/// No attempt is counted. Nobody knows when its target is well again; what is urgent looks again as soon as it may be.
+/// No attempt is counted. It comes again when calls may be tried once more, and behind those that were put back before it.
 pub(crate) fn circuit_is_open(context: &Context, held: &Held, target: &Target) -> Step {
     let closed_for = match context.slots.gate(target) {
         Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
         Gate::Closed | Gate::HalfOpen => Duration::ZERO,
     };
-    let wait = closed_for.max(FIRST_PUT_BACK);
-    let is_urgent = held.delivery.priority == Priority::Urgent;
-    let wait = if is_urgent { Wait::For(wait) } else { Wait::Growing(wait) };
-    Step::PutBack { wait, why: "the circuit of its target is open" }
+    let in_line = context.slots.put_back(held.delivery.priority, target, LONGEST_HIDE);
+    Step::PutBack { wait: Wait::For(closed_for + in_line), why: "the circuit of its target is open" }
 }
 
 /// Why a call that was begun does not go out.
