@@ -66,6 +66,8 @@ pub struct Circuit {
     used: Duration,
 }
 
+/// So long after its pause a circuit is tried by runs that have not failed before.
+const OTHERS_FIRST: Duration = Duration::from_secs(30);
 /// A circuit that nothing happened to for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);
 
@@ -77,6 +79,12 @@ impl Circuit {
             Some(until) if now < until => Gate::Open { until },
             Some(_) => Gate::HalfOpen,
         }
+    }
+
+    /// Whether a run that has failed before leaves the next call, which is to try the target, to one that has not: trying is to
+    /// use up nobody's attempts. After a while there is no such other.
+    pub fn spares_the_tried(&self, now: Duration) -> bool {
+        self.open_until.is_some_and(|until| now >= until && now - until < OTHERS_FIRST)
     }
 
     /// Counts a call that began at `began` and ended at `now`. A permanent refusal is an answer: its target is well.
@@ -160,6 +168,20 @@ mod tests {
         assert_eq!(circuit.gate(S(18)), Gate::Closed);
         (0..10).for_each(|_| circuit.ended(&RULE, Temporary, S(20), S(20)));
         assert_eq!(circuit.gate(S(20)), Gate::Open { until: S(25) }, "the pauses begin anew");
+    }
+
+    #[test]
+    fn runs_that_failed_before_are_spared_for_a_while_when_it_is_tried() {
+        let mut circuit = after([Temporary; 10]);
+        let opens_at = match circuit.gate(S(0)) {
+            Gate::Open { until } => until,
+            gate => panic!("{gate:?}"),
+        };
+        let spared = |circuit: &Circuit, after: u64| circuit.spares_the_tried(opens_at + S(after));
+        assert!(!circuit.spares_the_tried(opens_at - S(1)), "nobody is called");
+        assert!(spared(&circuit, 0) && spared(&circuit, 29) && !spared(&circuit, 30));
+        circuit.ended(&CircuitRule::default(), OutcomeClass::Delivered, opens_at, opens_at + S(1));
+        assert!(!spared(&circuit, 2), "it is well");
     }
 
     #[test]

@@ -55,6 +55,13 @@ pub(crate) struct Screened {
     pub(crate) age: Stopwatch,
 }
 
+impl Screened {
+    /// Whether attempts were made already.
+    pub(crate) fn has_tried(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.attempt > 0)
+    }
+}
+
 /// What came of begin.
 pub(crate) enum Begun {
     /// The run is this worker's: its row is running with its token.

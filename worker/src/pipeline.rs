@@ -140,6 +140,9 @@ async fn work(
     let mut screened = screen(context, held, message, job, &mut stop).await?;
     let (target, granted) = loop {
         let target = screened.job.spec.payload.target();
+        if screened.has_tried() && context.slots.spares_the_tried(&target) {
+            return Err(circuit_is_open(context, held, &target));
+        }
         let granted = turn(context, held, message, &target, &mut stop).await?;
         if screened.age.elapsed(&*context.clock) > SCREEN_VALID {
             screened = screen(context, held, message, None, &mut stop).await?;
@@ -310,7 +313,7 @@ fn is_worth_waiting(
 
 /// Its target answers slowly: those behind it in the queue are not to wait for that.
 fn has_its_part(context: &Context, held: &Held, target: &Target) -> Step {
-    let wait = Wait::For(context.slots.put_back(held.delivery.priority, target, LONGEST_HIDE));
+    let wait = Wait::For(context.slots.put_back(held.delivery.priority, target, Duration::ZERO, LONGEST_HIDE));
     Step::PutBack { wait, why: "its target has its part of the slots" }
 }
 
@@ -320,8 +323,8 @@ pub(crate) fn circuit_is_open(context: &Context, held: &Held, target: &Target) -
         Gate::Open { until } => until.saturating_sub(context.clock.monotonic()),
         Gate::Closed | Gate::HalfOpen => Duration::ZERO,
     };
-    let in_line = context.slots.put_back(held.delivery.priority, target, LONGEST_HIDE);
-    Step::PutBack { wait: Wait::For(closed_for + in_line), why: "the circuit of its target is open" }
+    let wait = Wait::For(context.slots.put_back(held.delivery.priority, target, closed_for, LONGEST_HIDE));
+    Step::PutBack { wait, why: "the circuit of its target is open" }
 }
 
 /// Why a call that was begun does not go out.

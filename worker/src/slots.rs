@@ -154,10 +154,18 @@ impl Slots {
         self.lock().gate(target, self.clock.monotonic())
     }
 
-    /// For how long a run for `target` is put back for which there is no place; at most `longest`.
-    pub fn put_back(&self, priority: Priority, target: &Target, longest: Duration) -> Duration {
+    /// Whether a run that has failed before leaves the next call to `target` to others.
+    pub fn spares_the_tried(&self, target: &Target) -> bool {
+        let now = self.clock.monotonic();
+        self.lock().circuits.get(target).is_some_and(|circuit| circuit.spares_the_tried(now))
+    }
+
+    /// For how long a run for `target` is put back for which there is no place before `closed_for` is over; at most `longest`
+    /// more than that. Whoever comes later comes again later.
+    pub fn put_back(&self, priority: Priority, target: &Target, closed_for: Duration, longest: Duration) -> Duration {
         let pace = self.permits.pace(target).filter(|pace| *pace > 0.0);
-        self.lock().pacing.put_back(&(priority, target.clone()), pace, self.clock.monotonic(), longest)
+        let from = self.clock.monotonic() + closed_for;
+        closed_for + self.lock().pacing.put_back(&(priority, target.clone()), pace, from, longest)
     }
 
     /// Says how a call ended that began at `began`, by the monotonic clock.
