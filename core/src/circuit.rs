@@ -67,7 +67,7 @@ pub struct Circuit {
 }
 
 /// So long after its pause a circuit is tried by runs that have not failed before.
-const OTHERS_FIRST: Duration = Duration::from_secs(30);
+const OTHERS_FIRST: Duration = Duration::from_secs(60);
 /// A circuit that nothing happened to for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);
 
@@ -179,7 +179,7 @@ mod tests {
         };
         let spared = |circuit: &Circuit, after: u64| circuit.spares_the_tried(opens_at + S(after));
         assert!(!circuit.spares_the_tried(opens_at - S(1)), "nobody is called");
-        assert!(spared(&circuit, 0) && spared(&circuit, 29) && !spared(&circuit, 30));
+        assert!(spared(&circuit, 0) && spared(&circuit, 59) && !spared(&circuit, 60));
         circuit.ended(&CircuitRule::default(), OutcomeClass::Delivered, opens_at, opens_at + S(1));
         assert!(!spared(&circuit, 2), "it is well");
     }

@@ -118,7 +118,7 @@ async fn an_open_circuit_spares_a_gateway_that_refuses_all_and_nobody_storms_it_
     let failed = |row: &RunRow| row.attempts.iter().filter(|a| a.class == Some(OutcomeClass::Temporary)).count();
     assert_eq!(rows.values().map(failed).sum::<usize>(), REFUSALS);
     let most = rows.values().map(|row| row.attempts.len()).max().expect("rows");
-    assert!(most <= 3, "one run made {most} attempts: others are to try the gateway too");
+    assert!(most <= 4, "one run made {most} attempts: others are to try the gateway too");
     let busiest = busiest_second(rows.values());
     assert!(busiest <= BUSIEST, "{busiest} retries began within one second");
     let calls: Vec<_> = town.world.sends().into_iter().map(|send| send.at).collect();
