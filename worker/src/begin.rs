@@ -3,7 +3,7 @@
 //! A try whose answer was lost may have begun it. While what was read of the job is valid it is made again with the same
 //! token, and knows its own row; before anything else is decided, the row is given back.
 
-use crate::idempotency::{Begun, Screened, begin, put};
+use crate::idempotency::{Begun, Screened, begin, is_free, put};
 use crate::lease::Held;
 use crate::pipeline::{Context, GIVEN_UP_FOR, SCREEN_VALID, Step, circuit_is_open, insist, may_go_on, screen};
 use punctual_core::circuit::Gate;
@@ -72,8 +72,9 @@ impl Tries<'_> {
             if matches!(context.slots.gate(target), Gate::Open { .. }) {
                 return Err(circuit_is_open(context, held, target));
             }
+            is_free(context, held.delivery.priority, message, screened)?;
             self.is_lost = true;
-            let began = begin(context, held.delivery.priority, message, screened, &self.token).await;
+            let began = begin(context, message, screened, &self.token).await;
             match insist(context, held, stop, began).await? {
                 Some(Begun::Mine(row)) => return Ok(Some(row)),
                 Some(Begun::Do(step)) => {

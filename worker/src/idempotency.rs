@@ -186,20 +186,24 @@ pub(crate) async fn read_jobs(context: &Context, held: &[Arc<Held>]) -> Vec<Opti
     }
 }
 
-/// Makes the run this worker's own, unless it is held by now.
-pub(crate) async fn begin(
+/// Whether a run may be begun by what is known of holds.
+pub(crate) fn is_free(
     context: &Context,
     priority: Priority,
     message: &Message,
     screened: &Screened,
-    token: &str,
-) -> PortResult<Begun> {
+) -> Result<(), Step> {
     let Some(steering) = context.steered.current() else {
-        return Ok(Begun::Do(Step::PutBack { wait: Wait::For(SOON), why: "holds are not known" }));
+        return Err(Step::PutBack { wait: Wait::For(SOON), why: "holds are not known" });
     };
-    if steering.hold(message.job_key.tenant(), priority, &screened.job.spec.payload.target()).is_some() {
-        return Ok(Begun::Do(on_hold(context)));
+    match steering.hold(message.job_key.tenant(), priority, &screened.job.spec.payload.target()) {
+        Some(_) => Err(on_hold(context)),
+        None => Ok(()),
     }
+}
+
+/// Makes the run this worker's own.
+pub(crate) async fn begin(context: &Context, message: &Message, screened: &Screened, token: &str) -> PortResult<Begun> {
     let event = Event::Begin(begin_event(context, &screened.job, token));
     Ok(match write(context, message, screened.row.clone(), &event).await? {
         Written::Row(row) if row.status == RunStatus::Running => {

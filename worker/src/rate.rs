@@ -147,6 +147,10 @@ impl Permits {
         }
         let gate = gates.get_mut(target).expect("it is there by now");
         let now = self.clock.monotonic();
+        // What was lacking when somebody last asked, long ago, says nothing.
+        if gate.wanted_at.is_none_or(|at| now.saturating_sub(at) > 12 * SHARES_COME) {
+            gate.lacks_since = None;
+        }
         gate.wanted_at = Some(now);
         let (parts, of) = match self.sharing {
             Sharing::Leased => (gate.usable(&*self.clock), ALL_SHARES),

@@ -141,7 +141,7 @@ impl Slots {
         let state = self.lock();
         let fill_the_limit = |pace: f64| {
             let of_use = match (pace * IN_HAND.as_secs_f64()).ceil() as usize {
-                0 => self.most_in_hand / 4,
+                0 => (self.most_in_hand / 4).max(1),
                 of_use => of_use.max(2),
             };
             of_use < self.most_in_hand && state.turns.waiting(priority..=priority, |other| other == target) >= of_use

@@ -68,7 +68,7 @@ pub(super) fn met_by_update(error: &SdkError<UpdateItemError>) -> Option<Item> {
     }
 }
 
-/// Whether a statement of a batch was refused by its condition. A batch does not say what it met.
+/// Whether a statement of a batch was refused by its condition.
 pub(super) fn is_refused(error: &BatchStatementError) -> bool {
     matches!(error.code, Some(Code::ConditionalCheckFailed | Code::DuplicateItem))
 }

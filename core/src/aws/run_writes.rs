@@ -2,9 +2,10 @@
 //!
 //! A row that comes while no write is under way goes at once and alone. Those that come meanwhile wait until it ends, until
 //! they fill a batch, or for [`LINGER`], and go as one batch of statements, each with its own condition and outcome. A
-//! statement that is refused says nothing of what it met, so its row is then put alone, which is refused too and says so.
+//! statement that is refused may not say what it met: its row is then put alone, which is refused too and says so.
 
 use super::error::{is_refused, met_by_put, port_error, statement_error};
+use super::job_item::Item;
 use super::jobs::{number, text};
 use super::run_item::{ATTRIBUTES, from_item, to_item};
 use crate::error::PortError;
@@ -16,7 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The longest wait for the end of another call: one that stalls holds up nobody else.
 const LINGER: Duration = Duration::from_millis(10);
@@ -41,8 +42,18 @@ struct State {
     calls: usize,
 }
 
+impl State {
+    /// Whether a call is to begin beside so many others: if there are none, if what waits fills a batch, or has waited for long.
+    fn is_time(&self, others: usize) -> bool {
+        let Some(first) = self.waiting.front() else { return false };
+        let is_urgent = || first.since.elapsed() >= LINGER || self.waiting.len() >= STATEMENTS;
+        others == 0 || others < MOST_CALLS && is_urgent()
+    }
+}
+
 struct Waiting {
     row: RunRow,
+    since: Instant,
     answer: oneshot::Sender<PortResult<Put>>,
 }
 
@@ -55,63 +66,25 @@ impl Writes {
     /// is under way.
     pub(super) async fn put(&self, row: &RunRow) -> PortResult<Put> {
         let (answer, mut answered) = oneshot::channel();
-        self.lock().waiting.push_back(Waiting { row: row.clone(), answer });
-        self.start(false);
-        let answer = match timeout(LINGER, &mut answered).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.start(true);
-                answered.await
+        self.lock().waiting.push_back(Waiting { row: row.clone(), since: Instant::now(), answer });
+        loop {
+            self.start();
+            if let Ok(answer) = timeout(LINGER, &mut answered).await {
+                let broke_off = || PortError::Unknown(format!("a write to {} broke off", self.0.table));
+                return answer.unwrap_or_else(|_| Err(broke_off()));
             }
-        };
-        answer.unwrap_or_else(|_| Err(PortError::Unknown(format!("a write to {} broke off", self.0.table))))
+        }
     }
 
-    /// Begins a call with what waits: if none is under way, if it fills a batch, or if some of it has waited for long.
-    fn start(&self, is_late: bool) {
+    /// Begins a call with what waits, if it is time.
+    fn start(&self) {
         let mut state = self.lock();
-        let is_time = match state.calls {
-            0 => !state.waiting.is_empty(),
-            MOST_CALLS.. => false,
-            _ => is_late && !state.waiting.is_empty() || state.waiting.len() >= STATEMENTS,
-        };
-        if is_time {
+        if state.is_time(state.calls) {
             state.calls += 1;
             drop(state);
-            let call = Call(self.clone());
-            tokio::spawn(async move { call.0.put_next().await });
+            let mut call = Call { writes: self.clone(), is_over: false };
+            tokio::spawn(async move { call.work_off().await });
         }
-    }
-
-    async fn put_next(&self) {
-        let mut batch = self.next();
-        match batch.len() {
-            // Another call took it along.
-            0 => {}
-            1 => {
-                let Waiting { row, answer } = batch.remove(0);
-                // Who does not wait any more has no use for the answer.
-                let _ = answer.send(self.put_alone(&row).await);
-            }
-            _ => self.put_together(batch).await,
-        }
-    }
-
-    /// The next that may go together: a batch takes each row once.
-    fn next(&self) -> Vec<Waiting> {
-        let mut state = self.lock();
-        let (mut batch, mut later, mut ids) = (Vec::new(), VecDeque::new(), BTreeSet::new());
-        while batch.len() < STATEMENTS {
-            match state.waiting.pop_front() {
-                Some(one) if one.answer.is_closed() => drop(one),
-                Some(one) if ids.insert(one.row.id.clone()) => batch.push(one),
-                Some(one) => later.push_back(one),
-                None => break,
-            }
-        }
-        later.append(&mut state.waiting);
-        state.waiting = later;
-        batch
     }
 
     async fn put_together(&self, batch: Vec<Waiting>) {
@@ -126,13 +99,16 @@ impl Writes {
                 return;
             }
         };
-        let answers = batch.into_iter().map(|Waiting { row, answer }| {
+        let answers = batch.into_iter().map(|Waiting { row, answer, .. }| {
             let response = responses.next();
             async move {
                 let result = match response.map(|response| response.error) {
                     None => Err(PortError::Unknown(format!("{table} did not say what came of a write"))),
                     Some(None) => Ok(Put::Written),
-                    Some(Some(error)) if is_refused(&error) => self.put_alone(&row).await,
+                    Some(Some(error)) if is_refused(&error) => match error.item {
+                        Some(old) if !old.is_empty() => refused(&row, old),
+                        _ => self.put_alone(&row).await,
+                    },
                     Some(Some(error)) => Err(statement_error(table, error)),
                 };
                 let _ = answer.send(result);
@@ -156,11 +132,7 @@ impl Writes {
         };
         let Err(error) = put.send().await else { return Ok(Put::Written) };
         match met_by_put(&error) {
-            Some(old) => {
-                let current = if old.is_empty() { None } else { Some(from_item(old)?) };
-                let is_mine = current.as_ref().is_some_and(|current| current.write_token == row.write_token);
-                Ok(if is_mine { Put::Written } else { Put::Conflict(current.map(Box::new)) })
-            }
+            Some(old) => refused(row, old),
             None => Err(port_error(table, error)),
         }
     }
@@ -170,14 +142,64 @@ impl Writes {
     }
 }
 
-/// A call under way. When it ends, however it does, what came meanwhile is begun.
-struct Call(Writes);
+/// A call under way, and those that follow it at once.
+struct Call {
+    writes: Writes,
+    is_over: bool,
+}
+
+impl Call {
+    async fn work_off(&mut self) {
+        let mut batch = self.next(true);
+        while let Some(rows) = batch {
+            match <[Waiting; 1]>::try_from(rows) {
+                // Who does not wait any more has no use for the answer.
+                Ok([Waiting { row, answer, .. }]) => drop(answer.send(self.writes.put_alone(&row).await)),
+                Err(rows) => self.writes.put_together(rows).await,
+            }
+            batch = self.next(false);
+        }
+    }
+
+    /// The next that may go together: a batch takes each row once. None when this call is over.
+    fn next(&mut self, is_time: bool) -> Option<Vec<Waiting>> {
+        let mut state = self.writes.lock();
+        let (mut batch, mut later, mut ids) = (Vec::new(), VecDeque::new(), BTreeSet::new());
+        if is_time || state.is_time(state.calls - 1) {
+            while batch.len() < STATEMENTS {
+                match state.waiting.pop_front() {
+                    Some(one) if one.answer.is_closed() => drop(one),
+                    Some(one) if ids.insert(one.row.id.clone()) => batch.push(one),
+                    Some(one) => later.push_back(one),
+                    None => break,
+                }
+            }
+            later.append(&mut state.waiting);
+            state.waiting = later;
+        }
+        if batch.is_empty() {
+            state.calls -= 1;
+            self.is_over = true;
+            return None;
+        }
+        Some(batch)
+    }
+}
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.lock().calls -= 1;
-        self.0.start(false);
+        // It broke off. Those who wait begin another.
+        if !self.is_over {
+            self.writes.lock().calls -= 1;
+        }
     }
+}
+
+/// What it means that a write was refused by this item; empty = there is none.
+fn refused(row: &RunRow, old: Item) -> PortResult<Put> {
+    let current = if old.is_empty() { None } else { Some(from_item(old)?) };
+    let is_mine = current.as_ref().is_some_and(|current| current.write_token == row.write_token);
+    Ok(if is_mine { Put::Written } else { Put::Conflict(current.map(Box::new)) })
 }
 
 /// One conditional write as PartiQL: the whole row, as a put writes it.
@@ -196,10 +218,14 @@ fn statement(table: &str, row: &RunRow) -> BatchStatementRequest {
             }
             None => format!("REMOVE \"{name}\""),
         });
+        debug_assert_eq!(item.len(), 2, "only the key is left");
         values.extend([text(row.id.job_key.as_str()), text(row.id.run_key.as_str()), number(row.revision - 1)]);
         let place = "job_key = ? AND run_key = ? AND revision = ?";
         (format!("UPDATE \"{table}\" {} WHERE {place}", changes.join(" ")), values)
     };
-    let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values));
+    let statement = BatchStatementRequest::builder()
+        .statement(statement)
+        .set_parameters(Some(values))
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     statement.build().expect("a statement is given")
 }
