@@ -80,9 +80,14 @@ impl Message {
         let malformed = |e: serde_json::Error| {
             UnreadableMessage::Malformed(format!("{:?} error at line {} column {}", e.classify(), e.line(), e.column()))
         };
+        let message = serde_json::from_str::<Message>(body).map_err(malformed);
+        if message.as_ref().is_ok_and(|message| message.v == MESSAGE_VERSION) {
+            return message;
+        }
+        // A newer one may look otherwise, and all that is told of it is its version.
         let Versioned { v } = serde_json::from_str(body).map_err(malformed)?;
         match v {
-            MESSAGE_VERSION => serde_json::from_str(body).map_err(malformed),
+            MESSAGE_VERSION => message,
             v if v > MESSAGE_VERSION => Err(UnreadableMessage::Newer(v)),
             v => Err(UnreadableMessage::Malformed(format!("version {v} was never written"))),
         }

@@ -166,6 +166,21 @@ async fn an_attempt_that_was_begun_too_late_to_be_made_is_given_up_and_not_count
     }
 }
 
+/// Whenever it comes: what may have been begun is given back, and not left to be taken over and counted.
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_the_answers_of_begin_are_lost_leaves_no_run_running() {
+    for tenths in 1..=60 {
+        let plan = FaultPlan::default();
+        let town = town_with_message(&plan).await;
+        plan.add(Point::Every("runs.put"), Fault::LoseAnswer);
+        let worker = town.start_stoppable_worker("w");
+        tokio::time::sleep(Duration::from_millis(tenths * 100 + 50)).await;
+        worker.tell().await.expect("it stops in order");
+        assert!(!has(&town.world, RunStatus::Running), "after {tenths} tenths: {:?}", town.world.row(&the_run()));
+        assert!(town.world.sends().is_empty());
+    }
+}
+
 /// A begin that is tried for long begins nothing by what was read of the job long ago.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_cancelled_or_paused_while_begin_fails_is_not_called() {

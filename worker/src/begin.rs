@@ -90,11 +90,12 @@ impl Tries<'_> {
     /// Gives back what they may have written, however long the store takes to say that it is.
     async fn take_back(&self, stop: &mut watch::Receiver<bool>) -> Result<(), Step> {
         loop {
-            may_go_on(self.context, stop)?;
+            // Tried once whatever else is to be done: what is left running is taken over, and counts.
             let taken_back = self.take_back_once().await;
             if insist(self.context, self.held, stop, taken_back).await?.is_some() {
                 return Ok(());
             }
+            may_go_on(self.context, stop)?;
         }
     }
 

@@ -166,7 +166,7 @@ fn is_fit(context: &Context, message: &Message, job: Option<&JobRead>, hold: Opt
 pub(crate) async fn read_jobs(context: &Context, held: &[Arc<Held>]) -> Vec<Option<JobAsRead>> {
     let age = Stopwatch::start(&*context.clock);
     let keys: Vec<Option<JobKey>> =
-        held.iter().map(|held| Message::decode(&held.delivery.body).ok().map(|message| message.job_key)).collect();
+        held.iter().map(|held| held.message.as_ref().ok().map(|message| message.job_key.clone())).collect();
     let steering = context.steered.current();
     let is_held = |key: &JobKey, held: &Held| {
         steering.as_ref().is_none_or(|s| s.hold_before_reading(key.tenant(), held.delivery.priority).is_some())

@@ -10,6 +10,7 @@ use futures::future::join_all;
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
 use punctual_core::lease::{LONGEST_HIDE, Wait, extension};
+use punctual_core::message::{Message, UnreadableMessage};
 use punctual_core::ports::{BATCH, Delivery, RunQueue};
 use punctual_core::priority::Priority;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use tokio::sync::mpsc;
 pub struct Held {
     /// The delivery.
     pub delivery: Delivery,
+    /// What it holds.
+    pub message: Result<Message, UnreadableMessage>,
     received: Stopwatch,
     trust: Mutex<Trust>,
     is_lost: AtomicBool,
@@ -61,7 +64,8 @@ impl Hands {
     /// Takes a message that a receive begun at `asked` brought: its invisibility began then or later.
     pub fn take(&self, delivery: Delivery, asked: Stopwatch) -> Arc<Held> {
         let trust = Mutex::new(Trust { since: asked, lasts: self.trust });
-        let held = Arc::new(Held { delivery, received: asked, trust, is_lost: AtomicBool::new(false) });
+        let message = Message::decode(&delivery.body);
+        let held = Arc::new(Held { delivery, message, received: asked, trust, is_lost: AtomicBool::new(false) });
         self.lock().insert(held.delivery.receipt.clone(), held.clone());
         held
     }

@@ -96,7 +96,7 @@ pub(crate) async fn handle(
     stop: watch::Receiver<bool>,
 ) {
     context.metrics.received.increment(1);
-    let message = match Message::decode(&held.delivery.body) {
+    let message = match &held.message {
         Ok(message) => message,
         Err(UnreadableMessage::Newer(v)) => {
             tracing::warn!(v, "a message of a newer version is left for a newer worker");
@@ -115,8 +115,8 @@ pub(crate) async fn handle(
         attempt = tracing::field::Empty,
     );
     async {
-        let step = work(&context, &held, &message, job, stop).await.unwrap_or_else(|step| step);
-        finish(&context, &held, Some(&message), step).await;
+        let step = work(&context, &held, message, job, stop).await.unwrap_or_else(|step| step);
+        finish(&context, &held, Some(message), step).await;
     }
     .instrument(span)
     .await;

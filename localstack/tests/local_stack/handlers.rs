@@ -26,7 +26,7 @@ fn with_queues(sms_url: String, sqs: aws_sdk_sqs::Client, allowed: &str) -> Hand
     let clock = || -> Arc<dyn Clock> { Arc::new(SystemClock::new()) };
     let allowed = || allowed.parse().unwrap();
     Handlers {
-        sms: Some(SmsGateway::new(sms_url, "w1".into(), Box::new(JsonAdapter), TIME, clock()).unwrap()),
+        sms: Some(SmsGateway::new(&sms_url, "w1".into(), Box::new(JsonAdapter), TIME, clock()).unwrap()),
         mail: None,
         webhooks: Webhooks::new(allowed(), Arc::new(SystemLookup), TIME, clock()).unwrap(),
         queues: Queues::new(sqs, allowed(), &Names::new("punctual").unwrap()),

@@ -7,7 +7,7 @@ use super::http::{build, client, failed, read, retry_after};
 use punctual_core::clock::Clock;
 use punctual_core::ports::Call;
 use punctual_core::retry::Outcome;
-use reqwest::Client;
+use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Adapter for JsonAdapter {
 /// The gateway of this worker.
 pub struct SmsGateway {
     client: Client,
-    url: String,
+    url: Url,
     worker: String,
     adapter: Box<dyn Adapter>,
     clock: Arc<dyn Clock>,
@@ -71,14 +71,15 @@ impl SmsGateway {
     /// A gateway at `url`, called in the name of `worker`, with calls bounded by `attempt_timeout`.
     ///
     /// # Errors
-    /// When no HTTP client can be made.
+    /// When this is no address, or no HTTP client can be made.
     pub fn new(
-        url: String,
+        url: &str,
         worker: String,
         adapter: Box<dyn Adapter>,
         attempt_timeout: Duration,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|e| format!("the address of the SMS gateway cannot be read: {e}"))?;
         Ok(SmsGateway { client: build(client(attempt_timeout))?, url, worker, adapter, clock })
     }
 
@@ -86,7 +87,7 @@ impl SmsGateway {
         let left = TimeLeft::of(call, &*self.clock);
         let message = TextMessage { reference: &call.reference.to_string(), to, text };
         let body = self.adapter.body(message);
-        let request = self.client.post(&self.url).header("x-punctual-worker", &self.worker).json(&body);
+        let request = self.client.post(self.url.clone()).header("x-punctual-worker", &self.worker).json(&body);
         match request.send().await {
             Ok(answer) => {
                 let status = answer.status().as_u16();
@@ -154,7 +155,7 @@ mod tests {
         let reference = RunId { job_key: JobKey::new("bank", "c-1/bill").unwrap(), run_key: RunKey::scheduled(at) };
         let call = Call { reference, attempt: 1, payload: Payload::Noop, time };
         let (url, clock) = (server_without_body().await, Arc::new(TokioClock::new(at)));
-        let gateway = SmsGateway::new(url, "w1".into(), Box::new(JsonAdapter), time, clock).unwrap();
+        let gateway = SmsGateway::new(&url, "w1".into(), Box::new(JsonAdapter), time, clock).unwrap();
         let outcome = tokio::time::timeout(time, gateway.send(&call, TO, "Your bill is due")).await;
         assert_eq!(outcome, Ok(Outcome::Delivered { gateway_ref: String::new() }));
     }
