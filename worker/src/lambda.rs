@@ -7,8 +7,9 @@
 //! failed, after its visibility was set. A frozen environment can renew nothing, so its part of a rate limit is fixed.
 
 use crate::pipeline::Context;
+use crate::receive::start;
 use crate::returns;
-use crate::service::{Equipment, start};
+use crate::service::Equipment;
 use crate::settings::RECORD_MARGIN;
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use lambda_runtime::{LambdaEvent, service_fn};
@@ -154,7 +155,7 @@ impl Function {
             let in_time = async {
                 tokio::select! {
                     biased;
-                    () = &mut work => return,
+                    _ = &mut work => return,
                     () = tokio::time::sleep(from_now(may_begin)) => {}
                 }
                 stopping.send_replace(true);

@@ -14,6 +14,7 @@ pub mod lease;
 mod metrics;
 mod pipeline;
 pub mod rate;
+mod receive;
 mod record;
 mod report;
 pub mod returns;
@@ -79,7 +80,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// What this worker can do, by its settings.
 fn handlers(cli: &Cli, aws: &Aws, settings: &WorkSettings, id: &str) -> Result<Handlers, String> {
     let (time, clock) = (settings.attempt_timeout, || -> Arc<dyn Clock> { aws.clock.clone() });
-    let sms = cli.sms_url.as_deref().map(|url| SmsGateway::new(url, id.to_owned(), Box::new(JsonAdapter), time, clock()));
+    let sms =
+        cli.sms_url.as_deref().map(|url| SmsGateway::new(url, id.to_owned(), Box::new(JsonAdapter), time, clock()));
     let mail = cli.smtp_url.as_deref().zip(cli.email_from.as_deref());
     let allowed = || settings.webhook_allow.clone();
     let handlers = Handlers {

@@ -88,22 +88,26 @@ pub(crate) enum Step {
     Fenced,
 }
 
-/// Takes one message all the way. Its job may have been read already.
+/// Takes one message all the way; says whether it was put back with nothing done for it. Its job may have been read already.
 pub(crate) async fn handle(
     context: Arc<Context>,
     held: Arc<Held>,
     job: Option<JobAsRead>,
     stop: watch::Receiver<bool>,
-) {
+) -> bool {
     context.metrics.received.increment(1);
     let message = match &held.message {
         Ok(message) => message,
         Err(UnreadableMessage::Newer(v)) => {
             tracing::warn!(v, "a message of a newer version is left for a newer worker");
             let step = Step::PutBack { wait: Wait::Growing(NEWER_MESSAGE_WAIT), why: "of a newer version" };
-            return finish(&context, &held, None, step).await;
+            finish(&context, &held, None, step).await;
+            return true;
         }
-        Err(error) => return finish(&context, &held, None, Step::Letter { reason: error.to_string() }).await,
+        Err(error) => {
+            finish(&context, &held, None, Step::Letter { reason: error.to_string() }).await;
+            return false;
+        }
     };
     let span = tracing::info_span!(
         "run",
@@ -115,11 +119,13 @@ pub(crate) async fn handle(
         attempt = tracing::field::Empty,
     );
     async {
-        let step = work(&context, &held, message, job, stop).await.unwrap_or_else(|step| step);
-        finish(&context, &held, Some(message), step).await;
+        let worked = work(&context, &held, message, job, stop).await;
+        let is_put_back = matches!(worked, Err(Step::PutBack { .. }));
+        finish(&context, &held, Some(message), worked.unwrap_or_else(|step| step)).await;
+        is_put_back
     }
     .instrument(span)
-    .await;
+    .await
 }
 
 /// What is due sooner than this is looked at again after this.

@@ -2,11 +2,11 @@
 
 use crate::alive::Alive;
 use crate::clock;
-use crate::idempotency::read_jobs;
-use crate::lease::{Hands, Held};
+use crate::lease::Hands;
 use crate::metrics::Metrics;
-use crate::pipeline::{Context, handle, pause};
+use crate::pipeline::Context;
 use crate::rate::{Permits, Sharing};
+use crate::receive::receive;
 use crate::report::Reporter;
 use crate::returns::{self, Returns};
 use crate::settings::WorkSettings;
@@ -14,23 +14,16 @@ use crate::shares::Keeper;
 use crate::slots::Slots;
 use crate::steering::Steered;
 use crate::tenants::Tenants;
-use punctual_core::clock::{Clock, Stopwatch};
-use punctual_core::ports::{BATCH, Gateway, Ports};
-use punctual_core::priority::Priority;
+use punctual_core::clock::Clock;
+use punctual_core::ports::{Gateway, Ports};
 use punctual_core::process::keep_time;
 use punctual_core::zone::Zones;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-const FIRST_BACKOFF: Duration = Duration::from_millis(250);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
-/// Time until a worker whose clock was refused looks at it again.
-const CLOCK_PAUSE: Duration = Duration::from_secs(1);
-/// Time until a worker looks again whether a queue that is held, or of which that is not known, is free.
-const HELD_PAUSE: Duration = Duration::from_secs(1);
 /// Time for the last gives-back and deletes after the work has ended; what does not happen then comes back by itself.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
@@ -181,112 +174,4 @@ async fn steer(context: &Context, shares: &Keeper) {
     // Whoever tells is there before there is anything to tell.
     let follow = context.permits.follow(&context.steered);
     tokio::join!(follow, context.steered.keep(&*context.ports.control), keep_shares);
-}
-
-/// Receives one priority's messages and works on them; ends when told to stop and all its messages are done with.
-async fn receive(context: Arc<Context>, alive: Arc<Alive>, priority: Priority, mut stop: watch::Receiver<bool>) {
-    let room = Arc::new(Semaphore::new(context.settings.prefetch));
-    let batch = BATCH.min(context.settings.prefetch.div_ceil(2));
-    let mut work = JoinSet::new();
-    let mut failures = 0;
-    while !*stop.borrow() {
-        while let Some(ended) = work.try_join_next() {
-            tell_panic(ended);
-        }
-        let permits = tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => break,
-            permits = room_for_batch(&room, batch) => permits,
-        };
-        if context.clock.check().is_err() {
-            pause(&mut stop, CLOCK_PAUSE).await;
-            continue;
-        }
-        let changed = context.steered.changed();
-        if context.steered.current().is_none_or(|steering| steering.holds_queue(priority)) {
-            // A queue that is held as a whole keeps its messages best itself.
-            tokio::select! {
-                biased;
-                () = changed => {}
-                () = pause(&mut stop, HELD_PAUSE) => {}
-            }
-            continue;
-        }
-        let asked = Stopwatch::start(&*context.clock);
-        let (poll, visibility) = (context.settings.poll, context.settings.visibility);
-        // A receive that is cut off may have taken messages: it is always waited for.
-        let under_way = alive.begin("a receive", poll + CALL_TIME);
-        let received = context.ports.queue.receive(priority, permits.len(), poll, visibility).await;
-        drop(under_way);
-        match received {
-            Ok(deliveries) => {
-                failures = 0;
-                // In hand first: reading their jobs takes time, and heartbeats begin at the receipt.
-                let held: Vec<_> = deliveries.into_iter().map(|delivery| context.hands.take(delivery, asked)).collect();
-                let (context, stop) = (context.clone(), stop.clone());
-                work.spawn(start(context, held, permits, stop));
-            }
-            Err(error) => {
-                if failures == 0 {
-                    tracing::warn!(queue = %priority, class = error.class(), %error, "a queue cannot be read; it is tried again");
-                }
-                let wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
-                failures = (failures + 1).min(6);
-                pause(&mut stop, wait).await;
-            }
-        }
-    }
-    while let Some(ended) = work.join_next().await {
-        tell_panic(ended);
-    }
-}
-
-/// Works on the messages of one receive, each by itself, with their jobs read together.
-pub(crate) async fn start(
-    context: Arc<Context>,
-    held: Vec<Arc<Held>>,
-    permits: Vec<OwnedSemaphorePermit>,
-    stop: watch::Receiver<bool>,
-) {
-    let mut work = JoinSet::new();
-    // Lets go even if the work panics: otherwise its heartbeats would hide the message for hours.
-    let in_hand: Vec<_> = held.iter().map(|held| InHand(context.clone(), held.clone())).collect();
-    let mut jobs = read_jobs(&context, &held).await.into_iter();
-    for ((held, permit), in_hand) in held.into_iter().zip(permits).zip(in_hand) {
-        let (context, stop, job) = (context.clone(), stop.clone(), jobs.next().flatten());
-        work.spawn(async move {
-            let _in_hand = in_hand;
-            handle(context, held, job, stop).await;
-            drop(permit);
-        });
-    }
-    while let Some(ended) = work.join_next().await {
-        tell_panic(ended);
-    }
-}
-
-struct InHand(Arc<Context>, Arc<Held>);
-
-impl Drop for InHand {
-    fn drop(&mut self) {
-        // Only a panic leaves it in hand here. A task that is cut off at the end of a stop stays in hand, to be given back.
-        if std::thread::panicking() {
-            self.0.hands.let_go(&self.1);
-        }
-    }
-}
-
-fn tell_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "work on a message broke off: the message comes again");
-    }
-}
-
-/// Room for a batch: a receive that can take one message only costs as much as one that takes ten.
-async fn room_for_batch(room: &Arc<Semaphore>, batch: usize) -> Vec<OwnedSemaphorePermit> {
-    let mut permits = Vec::with_capacity(batch);
-    for _ in 0..batch {
-        permits.push(room.clone().acquire_owned().await.expect("the semaphore is never closed"));
-    }
-    permits
 }
