@@ -123,6 +123,25 @@ async fn five_workers_never_exceed_the_limit_not_even_in_the_first_second_and_us
     );
 }
 
+/// A limiter lets one go at once that waited for nothing: up to twenty of them stay within the twentieth.
+#[tokio::test(start_paused = true)]
+async fn idle_workers_send_at_most_a_call_more_each_in_the_first_second_of_their_work() {
+    for count in [5, 20, 60] {
+        let town = Town::with(ONE_SHARD, FaultPlan::default(), Arc::new(|ports| ports)).await;
+        let _workers = Worker::start_many(&town, count);
+        // They are idle until all of them have their part.
+        tokio::time::sleep(S(120)).await;
+        let shares = town.world.shares(&Target::sms());
+        assert_eq!(shares.holders.len(), count, "{shares:?}");
+        fill(&town, 0..3_000).await;
+        tokio::time::sleep(S(10)).await;
+        let calls = calls(&town.world);
+        let most = most_in_a_second(&calls);
+        println!("{count} workers: {} calls, {most} in the busiest second", calls.len());
+        assert!(most > 400 && most <= 450 + count, "{count} workers: {most} in one second");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_shares_of_killed_workers_are_used_by_the_rest_within_the_lease_time_and_two_seconds() {
     let town = town_with(9_000, &FaultPlan::default()).await;

@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 
 /// Messages that are worked on at once.
 const GATHERED: usize = 16 * BATCH;
-/// How long one waits for company.
-const GATHERING: Duration = Duration::from_millis(20);
+/// How long one waits for company: a worker with its part of a limit, ninety calls a second, fills a batch in that time.
+const GATHERING: Duration = Duration::from_millis(100);
 /// How old a queue's depth may be.
 const DEPTH_VALID: Duration = Duration::from_secs(5);
 

@@ -1,5 +1,7 @@
-//! Part a: what a run costs one worker, where neither limit nor gateway holds it up.
+//! Parts a and c: what a run costs one worker, where neither limit nor gateway holds it up, and what its calls cost without
+//! the worker.
 
+use crate::floor::LIBRARIES;
 use crate::report::{Delivered, Drain};
 use anyhow::bail;
 use chrono::{DurationRound, TimeDelta};
@@ -13,11 +15,20 @@ const SLOWEST: usize = 50;
 /// How long the first call is waited for.
 const FIRST_WITHIN: Duration = Duration::from_secs(60);
 
+/// Who makes the calls.
+#[derive(Clone, Copy)]
+pub enum By {
+    /// A worker.
+    Worker,
+    /// The libraries alone.
+    Libraries,
+}
+
 /// Measures so many runs, so often.
-pub async fn measure(runs: usize, repeats: usize) -> anyhow::Result<Drain> {
+pub async fn measure(by: By, runs: usize, repeats: usize) -> anyhow::Result<Drain> {
     let mut all = Vec::with_capacity(repeats);
     for _ in 0..repeats {
-        all.push(once(runs).await?);
+        all.push(once(by, runs).await?);
     }
     let each = |figure: fn(&Drain) -> f64| all.iter().map(figure).collect::<Vec<_>>();
     let (runs_per_s_of_each, cpu_us_of_each) = (each(|d| d.runs_per_s), each(|d| d.cpu_us_per_run));
@@ -38,14 +49,17 @@ pub async fn measure(runs: usize, repeats: usize) -> anyhow::Result<Drain> {
     })
 }
 
-async fn once(runs: usize) -> anyhow::Result<Drain> {
+async fn once(by: By, runs: usize) -> anyhow::Result<Drain> {
     let gateway = GatewayConfig { per_second_cap: UNLIMITED, latency: Duration::ZERO, ..GatewayConfig::default() };
     let mut scene = Scene::with_gateway(gateway).await?;
     let from = scene.clock.now().duration_trunc(TimeDelta::seconds(1))?;
     let batch = Batch::EachSecond { name: "drain", from, rate: runs, priority: mixed };
     scene.load(batch, runs).await?;
     scene.enqueue(batch, runs).await?;
-    scene.start_workers(1, UNLIMITED).await?;
+    match by {
+        By::Worker => scene.start_workers(1, UNLIMITED).await?,
+        By::Libraries => scene.start_instead_of_worker(LIBRARIES)?,
+    }
     let (cpu_before, stack_before) = wait_for_work(&mut scene).await?;
     wait_for_end(&mut scene, runs).await?;
     let (cpu, stack_cpu) = (scene.cpu_s_of_workers()? - cpu_before, usage_of(std::process::id())?.cpu_s - stack_before);

@@ -2,6 +2,7 @@
 //! gateway as the instrument.
 
 mod drain;
+mod floor;
 mod morning;
 mod report;
 
@@ -29,12 +30,12 @@ struct Args {
     #[arg(long)]
     report: Option<PathBuf>,
     /// Which parts to measure.
-    #[arg(long, value_delimiter = ',', default_value = "a,b")]
+    #[arg(long, value_delimiter = ',', default_value = "a,b,c")]
     only: Vec<Part>,
-    /// Runs that lie in the queues, in a.
+    /// Runs that lie in the queues, in a and c.
     #[arg(long, default_value_t = 50_000, value_parser = value_parser!(u32).range(100..=1_000_000))]
     runs: u32,
-    /// How often a is repeated; the median counts.
+    /// How often a and c are repeated; the median counts.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     repeats: u32,
     /// Jobs that are due at one instant, in b.
@@ -63,18 +64,26 @@ enum Part {
     /// Many due at one instant, urgent ones beside them, and the gateway's limit.
     #[value(name = "b")]
     Morning,
+    /// The calls of a by the libraries alone.
+    #[value(name = "c")]
+    Floor,
 }
 
 fn main() -> ExitCode {
-    measure::run("worker", measure)
+    let words: Vec<_> = std::env::args_os().collect();
+    floor::contained_program(&words).unwrap_or_else(|| measure::run("worker", measure))
 }
 
 async fn measure(args: Args) -> anyhow::Result<()> {
     let has = |part| args.only.contains(&part);
     let mut report = Report::begin();
     if has(Part::Drain) {
-        report.drain = Some(drain::measure(args.runs as usize, args.repeats as usize).await?);
+        report.drain = Some(drain::measure(drain::By::Worker, args.runs as usize, args.repeats as usize).await?);
         report.show_drain()?;
+    }
+    if has(Part::Floor) {
+        report.floor = Some(drain::measure(drain::By::Libraries, args.runs as usize, args.repeats as usize).await?);
+        report.show_floor()?;
     }
     if has(Part::Morning) {
         let size = Size {

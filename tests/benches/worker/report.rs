@@ -22,6 +22,8 @@ pub struct Report {
     pub drain: Option<Drain>,
     /// Part b.
     pub morning: Option<Morning>,
+    /// Part c: the same as a, of the libraries alone.
+    pub floor: Option<Drain>,
 }
 
 /// What became of runs.
@@ -163,13 +165,14 @@ impl Delivered {
 impl Report {
     /// One without figures yet.
     pub fn begin() -> Self {
-        Report { machine: Machine::begin(), drain: None, morning: None }
+        Report { machine: Machine::begin(), drain: None, morning: None, floor: None }
     }
 
     /// What must not be.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         problems.extend(self.drain.as_ref().and_then(|drain| drain.delivered.problem("a")));
+        problems.extend(self.floor.as_ref().and_then(|floor| floor.delivered.problem("c")));
         if let Some(morning) = &self.morning {
             problems.extend(morning.delivered.problem("b"));
             let Morning { rejected_429, left_due, peak_per_s, limit_per_s, .. } = morning;
@@ -194,6 +197,18 @@ impl Report {
         row("CPU of the stack", format!("{:.0} µs a run", d.stack_cpu_us_per_run))?;
         row("memory of the worker", format!("{:.0} MiB, at most {:.0}", d.rss_mb, d.peak_mb))?;
         d.delivered.show()
+    }
+
+    /// Shows part c.
+    pub fn show_floor(&self) -> std::io::Result<()> {
+        let Some(f) = &self.floor else { return Ok(()) };
+        let build = self.machine.profile;
+        print_line(&format!("\nc. the same calls by the SDK and the HTTP client alone, medians ({build} build)"))?;
+        row("CPU of the libraries", format!("{:.0} µs a run {:.0?}", f.cpu_us_per_run, f.cpu_us_of_each))?;
+        if let Some(d) = &self.drain {
+            row("the worker's, of that", format!("{:.2}×", d.cpu_us_per_run / f.cpu_us_per_run))?;
+        }
+        f.delivered.show()
     }
 
     /// Shows part b.

@@ -172,6 +172,15 @@ impl Scene {
         Ok(())
     }
 
+    /// Starts what a first word makes of this binary, and counts it among the workers.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_instead_of_worker(&mut self, word: &str) -> anyhow::Result<()> {
+        self.workers.push(self.launcher.start("instead", word, &[])?);
+        Ok(())
+    }
+
     /// The gateway that the workers call.
     pub fn gateway(&self) -> &Gateway {
         self.stack.gateway()
