@@ -126,8 +126,10 @@ async fn five_workers_never_exceed_the_limit_not_even_in_the_first_second_and_us
 /// A limiter lets one go at once that waited for nothing: up to twenty of them stay within the twentieth.
 #[tokio::test(start_paused = true)]
 async fn idle_workers_send_at_most_a_call_more_each_in_the_first_second_of_their_work() {
-    for count in [5, 20, 60] {
-        let town = Town::with(ONE_SHARD, FaultPlan::default(), Arc::new(|ports| ports)).await;
+    for (count, bound) in [(5, 472), (20, 472), (60, 510)] {
+        // A receive takes its time, or the first worker would have them all.
+        let plan = FaultPlan::one(Point::Every("queue.receive"), Fault::Delay(Duration::from_millis(5)));
+        let town = Town::with(ONE_SHARD, plan, Arc::new(|ports| ports)).await;
         let _workers = Worker::start_many(&town, count);
         // They are idle until all of them have their part.
         tokio::time::sleep(S(120)).await;
@@ -138,7 +140,7 @@ async fn idle_workers_send_at_most_a_call_more_each_in_the_first_second_of_their
         let calls = calls(&town.world);
         let most = most_in_a_second(&calls);
         println!("{count} workers: {} calls, {most} in the busiest second", calls.len());
-        assert!(most > 400 && most <= 450 + count, "{count} workers: {most} in one second");
+        assert!(most > 400 && most <= bound, "{count} workers: {most} in one second");
     }
 }
 

@@ -139,6 +139,7 @@ async fn work(
     job: Option<JobAsRead>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<Step, Step> {
+    may_go_on(context, &stop)?;
     let in_hand = match context.tenants.enter(held.delivery.priority, message.job_key.tenant(), LONGEST_HIDE) {
         Ok(in_hand) => in_hand,
         Err(wait) => return Err(Step::PutBack { wait: Wait::For(wait), why: "its tenant has its part in hand" }),

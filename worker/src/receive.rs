@@ -2,7 +2,7 @@
 //!
 //! One receive follows the other, each as soon as there is room for what it may bring. A backlog that all goes back — held,
 //! paused, behind an open circuit — stands before everybody else's runs until each of it was seen once: there, receives go
-//! side by side, more of them the longer it lasts, and one by one again as soon as there is something to work on.
+//! side by side, as many as the hands have room for, and one by one again after one that brought something to work on.
 
 use crate::alive::Alive;
 use crate::idempotency::read_jobs;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(250);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
@@ -24,25 +25,26 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 const CLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// Time until a worker looks again whether a queue that is held, or of which that is not known, is free.
 const HELD_PAUSE: Duration = Duration::from_secs(1);
-/// The most receives of one queue side by side. What they bring that can be worked on stays in hand, beside the rest.
-const SIDE_BY_SIDE: usize = 32;
+/// So long at most, receives that go side by side wait for what came to be put back: that makes room.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// What came of the messages of one receive.
 #[derive(Clone, Copy)]
 pub(crate) struct Batch {
+    asked_for: usize,
     received: usize,
     /// Of these, put back with nothing done for them.
     put_back: usize,
 }
 
-/// How many receives go side by side.
+/// How many receives go side by side, as far as there is room for what they may bring.
 struct SideBySide(usize);
 
 impl SideBySide {
     /// Twice as many after a full batch of which nothing could be worked on, one after any other.
     fn ended(&mut self, batch: Batch) {
-        let is_in_the_way = batch.received == BATCH && batch.put_back == BATCH;
-        self.0 = if is_in_the_way { (2 * self.0).min(SIDE_BY_SIDE) } else { 1 };
+        let Batch { asked_for, received, put_back } = batch;
+        self.0 = if received == asked_for && put_back == asked_for { 2 * self.0.min(usize::MAX / 2) } else { 1 };
     }
 }
 
@@ -55,15 +57,19 @@ pub(crate) async fn receive(
 ) {
     let batch = BATCH.min(context.settings.prefetch.div_ceil(2));
     let room = Arc::new(Semaphore::new(context.settings.prefetch));
-    let room_beside = Arc::new(Semaphore::new((SIDE_BY_SIDE - 1) * batch));
     let mut side_by_side = SideBySide(1);
     let mut work = JoinSet::new();
     let mut failures = 0;
     while !*stop.borrow() {
-        while let Some(ended) = work.try_join_next() {
+        loop {
+            let ended = match side_by_side.0 {
+                1 => work.try_join_next(),
+                _ => timeout(MOMENT, work.join_next()).await.ok().flatten(),
+            };
             match ended {
-                Ok(batch) => side_by_side.ended(batch),
-                Err(error) => tell_panic(error),
+                Some(Ok(batch)) => side_by_side.ended(batch),
+                Some(Err(error)) => tell_panic(error),
+                None => break,
             }
         }
         let permits = tokio::select! {
@@ -85,7 +91,7 @@ pub(crate) async fn receive(
             }
             continue;
         }
-        let beside = (1..side_by_side.0).map_while(|_| room_now(&room_beside, batch));
+        let beside = (1..side_by_side.0).map_while(|_| room_now(&room, batch));
         let rooms: Vec<_> = std::iter::once(permits).chain(beside).collect();
         let receives = rooms.into_iter().map(|permits| take(&context, &alive, priority, permits));
         let mut receives: FuturesUnordered<_> = receives.collect();
@@ -94,21 +100,20 @@ pub(crate) async fn receive(
         // in nobody's way: it takes what comes.
         while let Some(received) = receives.next().await {
             match received {
-                Ok((held, permits)) => drop(work.spawn(start(context.clone(), held, permits, stop.clone()))),
+                Ok((held, permits)) => {
+                    failures = 0;
+                    work.spawn(start(context.clone(), held, permits, stop.clone()));
+                }
                 Err(error) => failed = Some(error),
             }
         }
-        match failed {
-            None => failures = 0,
-            Some(error) => {
-                if failures == 0 {
-                    tracing::warn!(queue = %priority, class = error.class(), %error, "a queue cannot be read; it is tried again");
-                }
-                side_by_side = SideBySide(1);
-                let wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
-                failures = (failures + 1).min(6);
-                pause(&mut stop, wait).await;
+        if let Some(error) = failed {
+            if failures == 0 {
+                tracing::warn!(queue = %priority, class = error.class(), %error, "a queue cannot be read; it is tried again");
             }
+            let wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
+            failures = (failures + 1).min(6);
+            pause(&mut stop, wait).await;
         }
     }
     while let Some(ended) = work.join_next().await {
@@ -139,7 +144,7 @@ pub(crate) async fn start(
     stop: watch::Receiver<bool>,
 ) -> Batch {
     let mut work = JoinSet::new();
-    let mut batch = Batch { received: held.len(), put_back: 0 };
+    let mut batch = Batch { asked_for: permits.len(), received: held.len(), put_back: 0 };
     // Lets go even if the work panics: otherwise its heartbeats would hide the message for hours.
     let in_hand: Vec<_> = held.iter().map(|held| InHand(context.clone(), held.clone())).collect();
     let mut jobs = read_jobs(&context, &held).await.into_iter();
@@ -197,11 +202,15 @@ mod tests {
     #[test]
     fn receives_go_side_by_side_while_nothing_can_be_worked_on() {
         let mut side_by_side = SideBySide(1);
-        let mut after = |received, put_back| {
-            side_by_side.ended(Batch { received, put_back });
+        let mut after = |asked_for, received, put_back| {
+            side_by_side.ended(Batch { asked_for, received, put_back });
             side_by_side.0
         };
-        assert_eq!([(); 6].map(|()| after(10, 10)), [2, 4, 8, 16, 32, 32]);
-        assert_eq!([after(10, 9), after(10, 10), after(9, 9), after(10, 10), after(0, 0)], [1, 2, 1, 2, 1]);
+        assert_eq!([10, 10, 4].map(|all| after(all, all, all)), [2, 4, 8]);
+        assert_eq!([after(10, 10, 9), after(10, 10, 10), after(10, 9, 9), after(10, 0, 0)], [1, 2, 1, 1]);
+        for _ in 0..100 {
+            after(10, 10, 10);
+        }
+        assert!(after(10, 10, 10) > 1_000, "room is what bounds them");
     }
 }

@@ -21,8 +21,9 @@ use tokio::sync::mpsc;
 const GATHERED: usize = 16 * BATCH;
 /// How long one waits for company: a worker with its part of a limit, ninety calls a second, fills a batch in that time.
 const GATHERING: Duration = Duration::from_millis(100);
-/// How old a queue's depth may be.
+/// How old a queue's depth may be, and how many messages may have been hidden since.
 const DEPTH_VALID: Duration = Duration::from_secs(5);
+const DEPTH_VALID_FOR: u64 = 1_000;
 
 /// A message that was let go of.
 pub struct Returned {
@@ -121,6 +122,7 @@ impl Calls {
                 Return::PutBack { wait, longest_hide, receive_count, age, body } => {
                     match put_back_by(wait, receive_count, depths.in_flight(priority).await, age) {
                         PutBackBy::Hide(wait) => {
+                            depths.hidden(priority);
                             calls.hides.entry(priority).or_default().push((receipt, wait.min(longest_hide)));
                         }
                         PutBackBy::SendAgain(delay) => {
@@ -194,7 +196,15 @@ async fn send_again(
 struct Depths {
     queue: Arc<dyn RunQueue>,
     clock: Arc<dyn Clock>,
-    known: BTreeMap<Priority, (Duration, u64)>,
+    known: BTreeMap<Priority, Depth>,
+}
+
+#[derive(Clone, Copy)]
+struct Depth {
+    at: Duration,
+    in_flight: u64,
+    /// Put back by this process since.
+    hidden: u64,
 }
 
 impl Depths {
@@ -205,17 +215,19 @@ impl Depths {
     async fn in_flight(&mut self, priority: Priority) -> u64 {
         let now = self.clock.monotonic();
         let known = self.known.get(&priority).copied();
-        if let Some((at, count)) = known
-            && now.saturating_sub(at) < DEPTH_VALID
-        {
-            return count;
+        let known_count = known.map_or(0, |known| known.in_flight + known.hidden);
+        if known.is_some_and(|known| now.saturating_sub(known.at) < DEPTH_VALID && known.hidden < DEPTH_VALID_FOR) {
+            return known_count;
         }
         // What cannot be looked up is as it was: hiding is right for all but great numbers.
-        let count = match self.queue.depth(priority).await {
-            Ok(depth) => depth.in_flight,
-            Err(_) => known.map_or(0, |(_, count)| count),
-        };
-        self.known.insert(priority, (now, count));
-        count
+        let in_flight = self.queue.depth(priority).await.map_or(known_count, |depth| depth.in_flight);
+        self.known.insert(priority, Depth { at: now, in_flight, hidden: 0 });
+        in_flight
+    }
+
+    fn hidden(&mut self, priority: Priority) {
+        if let Some(known) = self.known.get_mut(&priority) {
+            known.hidden += 1;
+        }
     }
 }
