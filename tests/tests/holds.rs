@@ -317,6 +317,23 @@ async fn a_hundred_thousand_runs_of_paused_jobs_are_not_kept_in_flight_nor_in_ot
     hundred_thousand_are_not_in_the_way_and_go_on(By::Pause).await;
 }
 
+/// Nor does a slow look at it end the worker, for which giving back would stand still.
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_depth_is_slow_to_read_is_looked_at_once_and_not_for_each_message() {
+    let plan = FaultPlan::one(Point::Every("queue.depth"), Fault::Delay(S(8)));
+    let mut town = Town::with(ONE_SHARD, plan.clone(), Arc::new(|ports| ports)).await;
+    tokio::time::sleep(S(DUE_AT as u64)).await;
+    make(&town, "bank", 100).await;
+    hold(&town, Scope::Tenant("bank".into())).await;
+    enqueue(&town, "bank", 100, 0..100).await;
+    town.start_worker("w");
+    tokio::time::sleep(S(12)).await;
+    let calls = plan.calls();
+    let made = |name: &str| calls.iter().filter(|call| call.name == name).count();
+    assert!(made("queue.depth") <= 2 && made("queue.extend") >= 10, "{} looks", made("queue.depth"));
+    town.stop().await;
+}
+
 /// However fast a backlog is put back: nothing more of the queue would be seen.
 #[tokio::test(start_paused = true)]
 async fn a_backlog_that_is_put_back_does_not_use_up_the_places_in_flight() {

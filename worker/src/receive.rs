@@ -100,20 +100,21 @@ pub(crate) async fn receive(
         // in nobody's way: it takes what comes.
         while let Some(received) = receives.next().await {
             match received {
-                Ok((held, permits)) => {
-                    failures = 0;
-                    work.spawn(start(context.clone(), held, permits, stop.clone()));
-                }
+                Ok((held, permits)) => drop(work.spawn(start(context.clone(), held, permits, stop.clone()))),
                 Err(error) => failed = Some(error),
             }
         }
-        if let Some(error) = failed {
-            if failures == 0 {
-                tracing::warn!(queue = %priority, class = error.class(), %error, "a queue cannot be read; it is tried again");
+        match failed {
+            None => failures = 0,
+            Some(error) => {
+                if failures == 0 {
+                    tracing::warn!(queue = %priority, class = error.class(), %error, "a queue cannot be read; it is tried again");
+                }
+                side_by_side = SideBySide(1);
+                let wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
+                failures = (failures + 1).min(6);
+                pause(&mut stop, wait).await;
             }
-            let wait = (FIRST_BACKOFF * 2u32.pow(failures)).min(LONGEST_BACKOFF);
-            failures = (failures + 1).min(6);
-            pause(&mut stop, wait).await;
         }
     }
     while let Some(ended) = work.join_next().await {

@@ -21,9 +21,10 @@ use tokio::sync::mpsc;
 const GATHERED: usize = 16 * BATCH;
 /// How long one waits for company: a worker with its part of a limit, ninety calls a second, fills a batch in that time.
 const GATHERING: Duration = Duration::from_millis(100);
-/// How old a queue's depth may be, and how many messages may have been hidden since.
+/// How old a queue's depth may be, and how many messages may have been hidden since: sixty workers that do not see each
+/// other's stay below the places that are kept free.
 const DEPTH_VALID: Duration = Duration::from_secs(5);
-const DEPTH_VALID_FOR: u64 = 1_000;
+const DEPTH_VALID_FOR: u64 = 300;
 
 /// A message that was let go of.
 pub struct Returned {
@@ -215,13 +216,22 @@ impl Depths {
     async fn in_flight(&mut self, priority: Priority) -> u64 {
         let now = self.clock.monotonic();
         let known = self.known.get(&priority).copied();
-        let known_count = known.map_or(0, |known| known.in_flight + known.hidden);
-        if known.is_some_and(|known| now.saturating_sub(known.at) < DEPTH_VALID && known.hidden < DEPTH_VALID_FOR) {
-            return known_count;
+        if let Some(known) = known
+            && now.saturating_sub(known.at) < DEPTH_VALID
+            && known.hidden < DEPTH_VALID_FOR
+        {
+            return known.in_flight + known.hidden;
         }
-        // What cannot be looked up is as it was: hiding is right for all but great numbers.
-        let in_flight = self.queue.depth(priority).await.map_or(known_count, |depth| depth.in_flight);
-        self.known.insert(priority, Depth { at: now, in_flight, hidden: 0 });
+        let in_flight = match self.queue.depth(priority).await {
+            Ok(depth) => depth.in_flight,
+            // What cannot be looked up is as it was: hiding is right for all but great numbers.
+            Err(error) => {
+                tracing::warn!(class = error.class(), %error, "a queue's depth cannot be read: it is taken to be as it was");
+                known.map_or(0, |known| known.in_flight)
+            }
+        };
+        // As old as the answer: a look that takes long must not be made again at once.
+        self.known.insert(priority, Depth { at: self.clock.monotonic(), in_flight, hidden: 0 });
         in_flight
     }
 

@@ -1,8 +1,9 @@
 //! Part c: what the libraries alone take for the calls of a run, in a process of their own: the SDK and the HTTP client, with
-//! nothing of Punctual between them. Less than this no worker takes that is built on them.
+//! nothing of Punctual between them. A worker that is built on them takes more.
 //!
-//! Ten messages go together all the way, so that every call is as full as it can be: receive, read ten jobs, write ten rows,
-//! call the gateway ten times, write ten rows again, delete. Rows have the attributes that a worker's have.
+//! Ten messages, as many as a receive brings, go together all the way: read ten jobs, write ten rows, call the gateway ten
+//! times, write ten rows again, delete. A worker writes up to 25 rows in a call, where so many come together. Rows have the
+//! attributes that a worker's have.
 
 use anyhow::{Context, bail};
 use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementRequest, KeysAndAttributes};
