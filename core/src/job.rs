@@ -117,6 +117,12 @@ pub struct Job {
     pub updated_by: String,
     /// When it was made.
     pub created_at: DateTime<Utc>,
+    /// When a person changed it last, or made it.
+    pub updated_at: DateTime<Utc>,
+    /// The token of the request that made it, so that a repeat of that request finds its job; none = it had none.
+    pub made_for: Option<String>,
+    /// Whether what it was to do is erased, and only its place is kept.
+    pub is_erased: bool,
     /// Why it is quarantined.
     pub error: Option<String>,
     /// When it may be forgotten, if it is done or cancelled.
@@ -306,6 +312,9 @@ impl Job {
             edit_token,
             updated_by: by.to_owned(),
             created_at: now,
+            updated_at: now,
+            made_for: None,
+            is_erased: false,
             error: None,
             expires_at: None,
             spec,

@@ -7,6 +7,7 @@
 //! [`ports`] are what the services need of the world, `aws` and `memory` the two worlds they run in, and `conformance`
 //! the suites that both must pass. With default features nothing here knows AWS, reads a clock, or performs I/O.
 
+pub mod access;
 pub mod address;
 #[cfg(feature = "aws")]
 pub mod aws;

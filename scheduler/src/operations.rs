@@ -5,7 +5,7 @@ mod manual;
 mod quarantine;
 mod replay;
 
-pub use change::{Outcome, change_job, edit_job};
+pub use change::{Outcome, VERSIONS_KEPT, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
 pub use replay::{Replay, replay};

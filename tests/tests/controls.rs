@@ -7,13 +7,15 @@ use punctual_core::due::{DueBucket, Shards};
 use punctual_core::job::{Job, JobKey, JobSpec};
 use punctual_core::memory::{Fault, FaultPlan, Faults, Point, World};
 use punctual_core::ports::{
-    Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Put, Replace, ReplaceIf, RunStore,
+    Advance, Create, JobPage, JobRead, JobStore, JobsUnder, Move, PageToken, PortResult, Put, Replace, ReplaceIf,
+    RunStore,
 };
 use punctual_core::run::{RunId, RunRow};
 use punctual_core::schedule::{Firing, Schedule, Timing};
 use punctual_scheduler::operations::{Outcome, edit_job};
 use punctual_tests::{PortChange, Town, at, reminder, run_of};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,8 +108,17 @@ impl JobStore for Unconditional {
     async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         self.0.scan(after, limit).await
     }
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        self.0.list(tenant, after, limit).await
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.0.list(of, after, limit).await
+    }
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()> {
+        self.0.keep_version(job, expires_at).await
+    }
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        self.0.versions(key, numbers).await
+    }
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        self.0.forget_versions(key, numbers).await
     }
 }
 
@@ -182,8 +193,17 @@ impl JobStore for ForgetsTheFiring {
     async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         self.0.scan(after, limit).await
     }
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        self.0.list(tenant, after, limit).await
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.0.list(of, after, limit).await
+    }
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()> {
+        self.0.keep_version(job, expires_at).await
+    }
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        self.0.versions(key, numbers).await
+    }
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        self.0.forget_versions(key, numbers).await
     }
 }
 

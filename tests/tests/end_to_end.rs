@@ -6,7 +6,7 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::due::{DueBucket, Minute};
 use punctual_core::job::{Job, JobKey, JobSpec, JobState, Timetable};
 use punctual_core::message::Message;
-use punctual_core::ports::{Create, Ports};
+use punctual_core::ports::{Create, JobsUnder, Ports};
 use punctual_core::priority::Priority;
 use punctual_core::run::{RunId, RunKey, RunStatus, SkipReason};
 use punctual_core::schedule::{ScheduleText, whole_second};
@@ -136,10 +136,10 @@ async fn a_file_with_a_bad_row_imports_nothing() {
     assert!(line.contains(&format!("{file}, line 3, column phone")) && line.contains("E.164"), "{line}");
     assert!(!line.contains("7700"), "{line}");
     let jobs = local.ports("punctual").await.jobs;
-    let mut page = jobs.list("default", None, 100).await.expect("the store answers");
+    let mut page = jobs.list(&JobsUnder::tenant("default"), None, 100).await.expect("the store answers");
     while let Some(next) = page.next.take() {
         assert!(page.jobs.is_empty(), "half imported: {:?}", page.jobs.keys());
-        page = jobs.list("default", Some(next), 100).await.expect("the store answers");
+        page = jobs.list(&JobsUnder::tenant("default"), Some(next), 100).await.expect("the store answers");
     }
     std::fs::write(folder.path().join("r.csv"), rows.replace("07700", "+447700")).expect("it can be written");
     for expected in ["2 jobs made, 0 there already", "0 jobs made, 2 there already"] {

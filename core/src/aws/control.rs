@@ -1,11 +1,13 @@
 //! Settings that live in the store.
 
 use super::Aws;
+use super::access_item::{self, API_KEYS};
 use super::error::{met_by_put, port_error};
 use super::job_item::Item;
 use super::jobs::{number, text};
 use super::schema::TTL_ATTRIBUTE;
 use super::steering_item::{self, STEERING};
+use crate::access::ApiKeys;
 use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
@@ -55,6 +57,25 @@ impl DynamoControl {
             .item("read_urgent", number(read.urgent))
             .item("read_standard", number(read.standard))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+    }
+
+    fn api_keys_of(&self, item: &Item) -> PortResult<ApiKeys> {
+        let unreadable = || PortError::Permanent(format!("the item `{API_KEYS}` in {} cannot be read", self.table));
+        access_item::from_item(item).ok_or_else(unreadable)
+    }
+
+    /// A put over revision `from` of an item; 0 = there must be none.
+    fn put_revision(&self, item: Item, from: u64) -> PutItemFluentBuilder {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match from {
+            0 => put.condition_expression("attribute_not_exists(control_id)"),
+            _ => put.condition_expression("revision = :from").expression_attribute_values(":from", number(from)),
+        }
     }
 
     /// The layout that a put leaves, whether it went through or not.
@@ -121,17 +142,30 @@ impl Control for DynamoControl {
         answer.item.map_or_else(|| Ok(Steering::default()), |item| self.steering_of(&item))
     }
 
+    async fn api_keys(&self) -> PortResult<ApiKeys> {
+        let get =
+            self.client.get_item().table_name(&self.table).key("control_id", text(API_KEYS)).consistent_read(true);
+        let answer = get.send().await.map_err(|e| port_error(&self.table, e))?;
+        answer.item.map_or_else(|| Ok(ApiKeys::default()), |item| self.api_keys_of(&item))
+    }
+
+    async fn change_api_keys(&self, from: u64, to: &ApiKeys) -> PortResult<ApiKeys> {
+        let put = self.put_revision(access_item::to_item(to), from);
+        let Err(error) = put.send().await else { return Ok(to.clone()) };
+        match met_by_put(&error) {
+            Some(old) => self.api_keys_of(&old),
+            None => Err(port_error(&self.table, error)),
+        }
+    }
+
+    async fn kept(&self, id: &str) -> PortResult<Option<String>> {
+        let get = self.client.get_item().table_name(&self.table).key("control_id", text(id)).consistent_read(true);
+        let answer = get.send().await.map_err(|e| port_error(&self.table, e))?;
+        Ok(answer.item.as_ref().and_then(|item| item.get("value")?.as_s().ok()).cloned())
+    }
+
     async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering> {
-        let put = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(steering_item::to_item(to)))
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let put = match from {
-            0 => put.condition_expression("attribute_not_exists(control_id)"),
-            _ => put.condition_expression("revision = :from").expression_attribute_values(":from", number(from)),
-        };
+        let put = self.put_revision(steering_item::to_item(to), from);
         let Err(error) = put.send().await else { return Ok(to.clone()) };
         match met_by_put(&error) {
             Some(old) => self.steering_of(&old),

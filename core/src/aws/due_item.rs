@@ -107,6 +107,9 @@ fn job_of(item: DueItem) -> Result<Job, String> {
         edit_token: String::new(),
         updated_by: String::new(),
         created_at: DateTime::UNIX_EPOCH,
+        updated_at: DateTime::UNIX_EPOCH,
+        made_for: None,
+        is_erased: false,
         error: None,
         expires_at: None,
     })

@@ -71,6 +71,18 @@ struct JobItem {
     updated_by: String,
     #[serde(rename = "created_at_ms", with = "chrono::serde::ts_milliseconds")]
     created_at: DateTime<Utc>,
+    /// Left out where it was made only.
+    #[serde(
+        rename = "updated_at_ms",
+        skip_serializing_if = "Option::is_none",
+        default,
+        with = "chrono::serde::ts_milliseconds_option"
+    )]
+    updated_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    made_for: Option<String>,
+    #[serde(rename = "erased", skip_serializing_if = "is_default", default)]
+    is_erased: bool,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default, with = "chrono::serde::ts_seconds_option")]
@@ -113,6 +125,9 @@ pub(super) fn to_item(job: &Job) -> Item {
         edit_token: job.edit_token.clone(),
         updated_by: job.updated_by.clone(),
         created_at: job.created_at,
+        updated_at: Some(job.updated_at).filter(|at| *at != job.created_at),
+        made_for: job.made_for.clone(),
+        is_erased: job.is_erased,
         error: job.error.clone(),
         expires_at: job.expires_at,
     };
@@ -164,6 +179,9 @@ fn job_of(item: JobItem) -> Result<Job, String> {
         edit_token: item.edit_token,
         updated_by: item.updated_by,
         created_at: item.created_at,
+        updated_at: item.updated_at.unwrap_or(item.created_at),
+        made_for: item.made_for,
+        is_erased: item.is_erased,
         error: item.error,
         expires_at: item.expires_at,
     })

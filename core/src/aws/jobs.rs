@@ -5,11 +5,12 @@ use super::due_item::{DUE_ATTRIBUTES, from_due_item};
 use super::error::{is_refused, met_by_put, met_by_update, port_error, statement_error};
 use super::job_item::{Item, TENANT_PARTITIONS, from_item, quarantine_bucket, tenant_partition, to_item, wall_text};
 use super::schema::TENANT_INDEX;
+use super::versions::Versions;
 use crate::due::DueBucket;
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobState, Passed};
 use crate::ports::{
-    ADVANCES, Advance, Create, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Replace, ReplaceIf,
+    ADVANCES, Advance, Create, JobPage, JobRead, JobStore, JobsUnder, Move, PageToken, PortResult, Replace, ReplaceIf,
 };
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
@@ -18,8 +19,10 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementRequest, BatchStatementResponse, KeysAndAttributes,
     ReturnValuesOnConditionCheckFailure,
 };
+use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The most keys that one BatchGetItem takes.
@@ -33,11 +36,12 @@ const UNPROCESSED_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct DynamoJobs {
     client: aws_sdk_dynamodb::Client,
     table: String,
+    versions: Versions,
 }
 
 impl DynamoJobs {
     pub(super) fn new(aws: &Aws) -> Self {
-        Self { client: aws.dynamodb.clone(), table: aws.names.jobs() }
+        Self { client: aws.dynamodb.clone(), table: aws.names.jobs(), versions: Versions::new(aws) }
     }
 
     fn update(&self, key: &JobKey) -> UpdateItemFluentBuilder {
@@ -275,20 +279,24 @@ impl JobStore for DynamoJobs {
         Ok(JobPage { jobs: keyed.collect(), next })
     }
 
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        let (partition, last) = match &after {
-            Some(PageToken(token)) => token.split_once('|').map_or((0, ""), |(p, key)| (p.parse().unwrap_or(0), key)),
-            None => (0u8, ""),
-        };
-        let name = tenant_partition(tenant, partition);
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let (partition, last) = place_in_listing(after.as_ref())?;
+        let name = tenant_partition(&of.tenant, partition);
         let mut query = self
             .client
             .query()
             .table_name(&self.table)
             .index_name(TENANT_INDEX)
             .limit(i32::try_from(limit).unwrap_or(i32::MAX))
-            .key_condition_expression("tenant = :tenant")
+            .key_condition_expression(match of.prefix.as_str() {
+                "" => "tenant = :tenant",
+                _ => "tenant = :tenant AND begins_with(job_key, :prefix)",
+            })
             .expression_attribute_values(":tenant", text(&name));
+        if !of.prefix.is_empty() {
+            let prefix = format!("{}/{}", of.tenant, of.prefix);
+            query = query.expression_attribute_values(":prefix", text(&prefix));
+        }
         if !last.is_empty() {
             query = query.exclusive_start_key("tenant", text(&name)).exclusive_start_key("job_key", text(last));
         }
@@ -301,6 +309,27 @@ impl JobStore for DynamoJobs {
         };
         Ok(JobPage { jobs: self.get_many(&keys).await?, next })
     }
+
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()> {
+        refuse_if_unread(job)?;
+        self.versions.keep(job, expires_at).await
+    }
+
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        self.versions.read(key, numbers).await
+    }
+
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        self.versions.forget(key, numbers).await
+    }
+}
+
+/// The partition and the last key of a listing's token.
+fn place_in_listing(after: Option<&PageToken>) -> PortResult<(u8, &str)> {
+    let Some(PageToken(token)) = after else { return Ok((0, "")) };
+    let place = token.split_once('|').and_then(|(partition, key)| Some((partition.parse().ok()?, key)));
+    let place = place.filter(|(partition, _)| *partition < TENANT_PARTITIONS);
+    place.ok_or_else(|| PortError::Permanent("not a page token of this listing".into()))
 }
 
 /// A job that was read in part would lose what was left out.

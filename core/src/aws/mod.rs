@@ -3,11 +3,13 @@
 //! One client serves both worlds: it speaks TLS (ring) to AWS and plain HTTP where the endpoint says `http://`. Nothing
 //! here knows a local stack.
 
+mod access_item;
 mod client;
 mod control;
 mod due;
 mod due_item;
 mod error;
+mod history;
 mod job_item;
 mod jobs;
 mod leases;
@@ -22,6 +24,7 @@ pub mod schema;
 mod shares;
 mod steering_item;
 mod store_time;
+mod versions;
 
 pub use client::{ConnectError, config_loader, connect};
 
@@ -125,6 +128,7 @@ impl Aws {
             jobs: Arc::new(jobs::DynamoJobs::new(self)),
             due: Arc::new(due::DynamoDueIndex::new(self)),
             runs: Arc::new(runs::DynamoRuns::new(self)),
+            history: Arc::new(history::DynamoHistory::new(self)),
             leases: Arc::new(leases::DynamoLeases::new(self)),
             shares: Arc::new(shares::DynamoShares::new(self)),
             reports: Arc::new(reports::DynamoReports::new(self)),

@@ -1,6 +1,7 @@
 //! What a [`Control`](crate::ports::Control) must do.
 
 use super::samples::{at, random_name};
+use crate::access::{ApiKey, ApiKeys, Reach, Role};
 use crate::due::{Layout, Shards};
 use crate::ports::Ports;
 use crate::priority::Priority;
@@ -44,6 +45,8 @@ pub async fn what_is_kept_once_stays(ports: &Ports) {
     let both = futures::join!(once(&other, "a"), once(&other, "b"));
     let (for_a, for_b) = (both.0.expect("it can be kept"), both.1.expect("it can be kept"));
     assert_eq!(for_a, for_b, "of two, one is in force for both");
+    assert_eq!(ports.control.kept(&other).await, Ok(Some(for_a.clone())));
+    assert_eq!(ports.control.kept(&format!("run/{}", random_name())).await, Ok(None));
     assert!(["a", "b"].contains(&for_a.as_str()));
 }
 
@@ -87,4 +90,34 @@ pub async fn limits_and_holds_change_only_from_what_they_were(ports: &Ports) {
     let in_force = both.0.expect("it can be changed");
     assert_eq!(both.1.as_ref(), Ok(&in_force), "of two, one is in force for both");
     assert!(in_force == a || in_force == b);
+}
+
+fn keys_after(before: &ApiKeys) -> ApiKeys {
+    let secret = "00112233445566778899aabbccddeeff0011223344556677";
+    let reaches = [(Reach::Everyone, Role::Operate), (Reach::Tenant("bank".into()), Role::Read)];
+    let keys = reaches.into_iter().enumerate().map(|(n, (reach, role))| {
+        let made = ApiKey::new(&format!("0000000{n}"), secret, reach, role, "Zo\u{eb}", "ann", at(0));
+        let revoked_at = (n == 1).then(|| at(7));
+        ApiKey { revoked_at, ..made.expect("the label is short").0 }
+    });
+    ApiKeys { revision: before.revision + 1, keys: keys.collect() }
+}
+
+/// Where there never was one, there is none.
+pub async fn api_keys_survive_the_round_trip_whole(ports: &Ports) {
+    let before = ports.control.api_keys().await.expect("keys can be read");
+    let to = keys_after(&before);
+    assert_eq!(ports.control.change_api_keys(before.revision, &to).await, Ok(to.clone()));
+    assert_eq!(ports.control.api_keys().await, Ok(to));
+}
+
+/// Whoever decided from something older gets what is in force; a repeat finds its own change.
+pub async fn api_keys_change_only_from_what_they_were(ports: &Ports) {
+    let before = ports.control.api_keys().await.expect("keys can be read");
+    let to = keys_after(&before);
+    assert_eq!(ports.control.change_api_keys(before.revision, &to).await, Ok(to.clone()));
+    assert_eq!(ports.control.change_api_keys(before.revision, &to).await, Ok(to.clone()), "its answer was lost");
+    let other = ApiKeys { revision: to.revision, keys: Vec::new() };
+    assert_eq!(ports.control.change_api_keys(before.revision, &other).await, Ok(to.clone()));
+    assert_eq!(ports.control.api_keys().await, Ok(to));
 }

@@ -7,7 +7,7 @@ use super::samples::{
 use crate::error::PortError;
 use crate::job::{Job, JobKey, JobSpec, JobState};
 use crate::memory::as_dispatch_reads;
-use crate::ports::{ADVANCES, Advance, AdvanceFrom, Create, JobRead, Move, Ports, Replace, ReplaceIf};
+use crate::ports::{ADVANCES, Advance, AdvanceFrom, Create, JobRead, JobsUnder, Move, Ports, Replace, ReplaceIf};
 use std::collections::BTreeMap;
 
 fn tenant() -> String {
@@ -387,7 +387,7 @@ pub async fn a_tenants_jobs_are_listed_once_each(ports: &Ports) {
         let mut listed = BTreeMap::new();
         let mut after = None;
         loop {
-            let page = ports.jobs.list(&tenant, after, 4).await.expect("jobs can be listed");
+            let page = ports.jobs.list(&JobsUnder::tenant(&tenant), after, 4).await.expect("jobs can be listed");
             assert!(page.jobs.len() <= 4, "a page of {} jobs", page.jobs.len());
             for (key, job) in page.jobs {
                 assert!(listed.insert(key.clone(), job).is_none(), "{key} twice");
@@ -403,4 +403,52 @@ pub async fn a_tenants_jobs_are_listed_once_each(ports: &Ports) {
         (listed.len() >= expected.len()).then_some(listed)
     });
     assert!(listed.await == expected, "just the tenant's jobs");
+}
+
+/// By what their ids begin with, whole parts or not, and page by page.
+pub async fn jobs_are_listed_by_what_their_ids_begin_with(ports: &Ports) {
+    let tenant = tenant();
+    for id in ["48213/bill", "48213/card/1", "48213/card/2", "4821/bill", "48213", "5/bill"] {
+        stored(ports, job(&tenant, id)).await;
+    }
+    stored(ports, job(&format!("{tenant}2"), "48213/bill")).await;
+    for (prefix, expected) in [
+        ("48213/", vec!["48213/bill", "48213/card/1", "48213/card/2"]),
+        ("48213/card/", vec!["48213/card/1", "48213/card/2"]),
+        ("6/", vec![]),
+    ] {
+        let of = JobsUnder { tenant: tenant.clone(), prefix: prefix.to_owned() };
+        eventually("all of a prefix are listed", async || {
+            let (mut listed, mut after) = (Vec::new(), None);
+            loop {
+                let page = ports.jobs.list(&of, after, 2).await.expect("jobs can be listed");
+                listed.extend(page.jobs.into_keys().map(|key| key.id().to_owned()));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            listed.sort();
+            (listed == expected).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Each under its number, as it was; what is kept again is the same, what is forgotten is gone.
+pub async fn kept_versions_are_read_as_they_were(ports: &Ports) {
+    let job = job(&tenant(), "c-1/bill");
+    let key = job.spec.key.clone();
+    let versions: Vec<Job> = (1..=30).map(|version| Job { version, ..edited(&job) }).collect();
+    for version in versions.iter().chain(&versions[..3]) {
+        assert_eq!(ports.jobs.keep_version(version, at(60)).await, Ok(()));
+    }
+    let kept = ports.jobs.versions(&key, 28..=60).await.expect("versions can be read");
+    let expected = versions[27..].iter().map(|job| (job.version, JobRead::Job(Box::new(job.clone()))));
+    assert_eq!(kept, expected.collect());
+    assert_eq!(ports.jobs.get_many(std::slice::from_ref(&key)).await, Ok(BTreeMap::new()), "a version is no job");
+    assert_eq!(ports.jobs.forget_versions(&key, 1..=29).await, Ok(()));
+    let kept = ports.jobs.versions(&key, 1..=100).await.expect("versions can be read");
+    assert_eq!(kept.into_keys().collect::<Vec<_>>(), [30]);
+    assert_eq!(ports.jobs.versions(&key_of_another(&job), 1..=100).await, Ok(BTreeMap::new()));
 }

@@ -9,6 +9,7 @@
 
 pub mod control;
 pub mod due;
+pub mod history;
 pub mod jobs;
 pub mod leases;
 pub mod queue;
@@ -54,6 +55,8 @@ macro_rules! for_each_conformance_case {
                 a_quarantined_job_shows_its_error_and_does_not_advance,
                 all_jobs_are_scanned_once_each,
                 a_tenants_jobs_are_listed_once_each,
+                jobs_are_listed_by_what_their_ids_begin_with,
+                kept_versions_are_read_as_they_were,
             ]
             due: [
                 only_jobs_with_a_bucket_are_in_the_index,
@@ -77,6 +80,11 @@ macro_rules! for_each_conformance_case {
                 of_two_puts_over_one_revision_one_wins,
                 rows_that_are_put_at_once_have_each_an_outcome_of_its_own,
                 rows_are_listed_newest_first,
+            ]
+            history: [
+                rows_of_a_span_are_read_in_order,
+                what_waits_for_a_person_is_listed_until_it_is_seen_to,
+                a_note_is_made_once,
             ]
             leases: [
                 a_lease_is_made_once_and_keeps_what_it_has,
@@ -114,6 +122,8 @@ macro_rules! for_each_conformance_case {
                 what_is_kept_once_stays,
                 limits_and_holds_survive_the_round_trip_whole,
                 limits_and_holds_change_only_from_what_they_were,
+                api_keys_survive_the_round_trip_whole,
+                api_keys_change_only_from_what_they_were,
             ]
             queue: [
                 a_batch_is_answered_in_order_and_arrives_whole,

@@ -86,6 +86,9 @@ pub(super) fn job(tenant: &str, id: &str) -> Job {
         edit_token: random_name(),
         updated_by: "ann@bank.example".into(),
         created_at: at_ms(-1),
+        updated_at: at_ms(7),
+        made_for: Some(random_name()),
+        is_erased: false,
         error: None,
         expires_at: None,
     }

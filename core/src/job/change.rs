@@ -7,6 +7,7 @@
 
 use super::{Advanced, Job, JobError, JobKey, JobSpec, JobState, Passed, RETENTION, Timetable, next_generation};
 use crate::due::DueBucket;
+use crate::payload::Payload;
 use crate::schedule::{Anchor, Firing, Schedule, whole_second};
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -25,6 +26,8 @@ pub enum Change {
     Recreate(Box<JobSpec>),
     /// Let a quarantined job fire again.
     Release,
+    /// End it as a cancel does, and erase what it was to do. Its place is kept for as long as messages of it can exist.
+    Erase,
 }
 
 /// What a change comes to.
@@ -78,9 +81,10 @@ impl Job {
             Change::Cancel => self.cancelled(now),
             Change::Recreate(spec) => Some(self.recreated(spec, now, world)?),
             Change::Release => self.released(now, world)?,
+            Change::Erase => self.erased(now),
         };
         let version = self.version + 1;
-        let written = next.map(|job| Job { version, edit_token, updated_by: by.to_owned(), ..job });
+        let written = next.map(|job| Job { version, edit_token, updated_by: by.to_owned(), updated_at: now, ..job });
         Ok(written.map_or(Changed::Same, |job| Changed::To(Box::new(job))))
     }
 
@@ -251,6 +255,16 @@ impl Job {
         job.error = None;
         job.generation = next_generation(Some(self.generation), now);
         job.voids.push(job.generation, DateTime::UNIX_EPOCH);
+        Some(job)
+    }
+
+    fn erased(&self, now: DateTime<Utc>) -> Option<Job> {
+        if self.is_erased {
+            return None;
+        }
+        let mut job = self.cancelled(now).unwrap_or_else(|| self.clone());
+        job.spec = JobSpec { name: None, payload: Payload::Noop, spread: None, ..job.spec };
+        job.is_erased = true;
         Some(job)
     }
 

@@ -1,6 +1,7 @@
 //! Settings in memory.
 
 use super::World;
+use crate::access::ApiKeys;
 use crate::due::{Layout, Shards};
 use crate::error::PortError;
 use crate::ports::{Control, PortResult};
@@ -41,5 +42,21 @@ impl Control for World {
             state.steering = to.clone();
         }
         Ok(state.steering.clone())
+    }
+
+    async fn api_keys(&self) -> PortResult<ApiKeys> {
+        Ok(self.state().api_keys.clone())
+    }
+
+    async fn change_api_keys(&self, from: u64, to: &ApiKeys) -> PortResult<ApiKeys> {
+        let mut state = self.state();
+        if state.api_keys.revision == from {
+            state.api_keys = to.clone();
+        }
+        Ok(state.api_keys.clone())
+    }
+
+    async fn kept(&self, id: &str) -> PortResult<Option<String>> {
+        Ok(self.state().kept_once.get(id).cloned())
     }
 }

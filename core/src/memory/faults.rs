@@ -210,6 +210,7 @@ impl Faults {
             jobs: Arc::new(Faulty::new(ports.jobs, self)),
             due: Arc::new(Faulty::new(ports.due, self)),
             runs: Arc::new(Faulty::new(ports.runs, self)),
+            history: Arc::new(Faulty::new(ports.history, self)),
             leases: Arc::new(Faulty::new(ports.leases, self)),
             shares: Arc::new(Faulty::new(ports.shares, self)),
             reports: Arc::new(Faulty::new(ports.reports, self)),

@@ -7,15 +7,15 @@ use crate::error::PortError;
 use crate::job::{Job, JobKey, JobSpec, JobState, Voids};
 use crate::payload::Payload;
 use crate::ports::{
-    ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore, Move, PageToken,
-    PortResult, Replace, ReplaceIf,
+    ADVANCES, Advance, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore, JobsUnder, Move,
+    PageToken, PortResult, Replace, ReplaceIf,
 };
 use crate::retry::RetryRule;
 use crate::schedule::whole_second;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -254,8 +254,28 @@ impl JobStore for World {
         self.state().jobs.listed(after, limit, |_| true)
     }
 
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        self.state().jobs.listed(after, limit, |key| key.tenant() == tenant)
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.state().jobs.listed(after, limit, |key| of.covers(key))
+    }
+
+    async fn keep_version(&self, job: &Job, _: DateTime<Utc>) -> PortResult<()> {
+        let mut state = self.state();
+        let versions = state.versions.entry(job.spec.key.clone()).or_default();
+        versions.insert(job.version, as_kept(job.clone()));
+        Ok(())
+    }
+
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        let state = self.state();
+        let kept = state.versions.get(key).into_iter().flat_map(|versions| versions.range(numbers.clone()));
+        Ok(kept.map(|(number, job)| (*number, JobRead::Job(Box::new(job.clone())))).collect())
+    }
+
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        if let Some(versions) = self.state().versions.get_mut(key) {
+            versions.retain(|number, _| !numbers.contains(number));
+        }
+        Ok(())
     }
 }
 
@@ -323,6 +343,9 @@ pub(crate) fn as_dispatch_reads(job: Job) -> Job {
         edit_token: String::new(),
         updated_by: String::new(),
         created_at: DateTime::UNIX_EPOCH,
+        updated_at: DateTime::UNIX_EPOCH,
+        made_for: None,
+        is_erased: false,
         error: None,
         expires_at: None,
         ..job
@@ -342,5 +365,6 @@ fn as_kept(mut job: Job) -> Job {
     job.decided_at = job.decided_at.map(whole_second);
     job.expires_at = job.expires_at.map(whole_second);
     job.created_at = to_ms(job.created_at);
+    job.updated_at = to_ms(job.updated_at);
     job
 }

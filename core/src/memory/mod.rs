@@ -8,6 +8,7 @@
 mod control;
 mod faults;
 mod gateway;
+mod history;
 mod inspect;
 mod jobs;
 mod leases;
@@ -21,14 +22,17 @@ pub use gateway::{GatewaySend, Script};
 pub use inspect::{Effect, Enqueued, Recorded, Waiting};
 pub(crate) use jobs::as_dispatch_reads;
 
+use crate::access::ApiKeys;
 use crate::clock::Clock;
 use crate::due::Layout;
+use crate::job::{Job, JobKey};
 use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
-use crate::ports::{Gateway, Ports};
+use crate::ports::{Attended, Gateway, Ports};
 use crate::priority::Priority;
 use crate::rate::Shares;
 use crate::report::WorkerReport;
+use crate::run::RunId;
 use crate::steering::Steering;
 use crate::target::Target;
 use chrono::{DateTime, Utc};
@@ -59,6 +63,9 @@ struct State {
     reports: BTreeMap<String, WorkerReport>,
     layout: Option<Layout>,
     steering: Steering,
+    api_keys: ApiKeys,
+    versions: BTreeMap<JobKey, BTreeMap<u64, Job>>,
+    attended: BTreeMap<RunId, Attended>,
     // Never forgotten: DynamoDB promises no moment either.
     kept_once: BTreeMap<String, String>,
     queues: [queue::Queue; Priority::ALL.len()],
@@ -80,6 +87,7 @@ impl World {
             jobs: world.clone(),
             due: world.clone(),
             runs: world.clone(),
+            history: world.clone(),
             leases: world.clone(),
             shares: world.clone(),
             reports: world.clone(),

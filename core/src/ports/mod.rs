@@ -4,6 +4,7 @@
 //! A lost race is a value. An error means that the call itself failed, and how (see [`PortError`]).
 
 mod gateway;
+mod history;
 mod leases;
 mod queue;
 mod reports;
@@ -11,6 +12,7 @@ mod shares;
 mod store;
 
 pub use gateway::{Call, Gateway};
+pub use history::{Attended, RowPage, RowSpan, RunHistory};
 pub use leases::{Claim, LeaseStore};
 pub use queue::{
     BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_DELAY, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch,
@@ -20,7 +22,7 @@ pub use reports::ReportStore;
 pub use shares::{Beat, ShareStore};
 pub use store::{
     ADVANCES, Advance, AdvanceFrom, Control, Create, DueEntry, DueIndex, DuePage, DueSpan, JobPage, JobRead, JobStore,
-    Move, PageToken, Put, Replace, ReplaceIf, RunStore,
+    JobsUnder, Move, PageToken, Put, Replace, ReplaceIf, RunStore, VERSIONS,
 };
 
 use crate::error::PortError;
@@ -38,6 +40,8 @@ pub struct Ports {
     pub due: Arc<dyn DueIndex>,
     /// Run rows.
     pub runs: Arc<dyn RunStore>,
+    /// Run rows as people look at them.
+    pub history: Arc<dyn RunHistory>,
     /// Leases.
     pub leases: Arc<dyn LeaseStore>,
     /// Rate shares.

@@ -1,6 +1,7 @@
 //! Ports to what is stored: jobs, the due index, run rows, settings.
 
 use super::PortResult;
+use crate::access::ApiKeys;
 use crate::due::{DueBucket, Layout, ShardId, Shards};
 use crate::error::PortError;
 use crate::job::{Advanced, Job, JobKey, JobState};
@@ -9,6 +10,7 @@ use crate::steering::Steering;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Step 1: the jobs.
 #[async_trait]
@@ -48,8 +50,43 @@ pub trait JobStore: Send + Sync {
     /// A page of all jobs, in no order. May lag behind what was written last.
     async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
 
-    /// A page of a tenant's jobs, ordered by key within each page.
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
+    /// A page of jobs, ordered by key within each page. May lag behind what was written last. A token of another listing is
+    /// a permanent error.
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
+
+    /// Keeps a version of a job as it was read, before it is overwritten: until `expires_at`, at least. Keeping one again
+    /// changes nothing.
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()>;
+
+    /// Reads kept versions of a job, those of them that there are; at most [`VERSIONS`] at a time.
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>>;
+
+    /// Forgets kept versions of a job.
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()>;
+}
+
+/// The most versions of a job that one call reads.
+pub const VERSIONS: u64 = 100;
+
+/// Which jobs to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobsUnder {
+    /// Whose.
+    pub tenant: String,
+    /// What their ids begin with; nothing = all.
+    pub prefix: String,
+}
+
+impl JobsUnder {
+    /// All jobs of a tenant.
+    pub fn tenant(tenant: &str) -> Self {
+        JobsUnder { tenant: tenant.to_owned(), prefix: String::new() }
+    }
+
+    /// Whether a job is one of them.
+    pub fn covers(&self, key: &JobKey) -> bool {
+        key.tenant() == self.tenant && key.id().starts_with(&self.prefix)
+    }
 }
 
 /// What came of a create.
@@ -250,4 +287,13 @@ pub trait Control: Send + Sync {
     /// Stores limits and holds if those in the store still have revision `from`; returns those in force. A change whose
     /// answer was lost is found to be in force.
     async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering>;
+
+    /// The keys of the HTTP API, read consistently.
+    async fn api_keys(&self) -> PortResult<ApiKeys>;
+
+    /// Stores the keys if those in the store still have revision `from`; returns those in force, as `change_steering`.
+    async fn change_api_keys(&self, from: u64, to: &ApiKeys) -> PortResult<ApiKeys>;
+
+    /// What is kept under `id` by [`Self::once`]; none = nothing, or no more.
+    async fn kept(&self, id: &str) -> PortResult<Option<String>>;
 }

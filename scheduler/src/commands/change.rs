@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use punctual_core::aws::Names;
 use punctual_core::clock::Clock;
 use punctual_core::job::{Change, ChangeError, Job, JobKey, JobSpec, Timetable};
-use punctual_core::ports::{JobRead, Ports};
+use punctual_core::ports::{JobRead, JobsUnder, Ports};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::zone::Zones;
 
@@ -37,9 +37,9 @@ async fn of_tenant(ports: &Ports, args: &ListArgs) -> Result<(Vec<(JobKey, JobRe
         let state = args.state.as_deref();
         state.is_none_or(|state| read.job().is_some_and(|job| job.state.as_str() == state))
     };
-    let (mut jobs, mut after) = (Vec::new(), None);
+    let (of, mut jobs, mut after) = (JobsUnder::tenant(&args.tenant), Vec::new(), None);
     loop {
-        let page = ports.jobs.list(&args.tenant, after, args.limit).await.map_err(failed)?;
+        let page = ports.jobs.list(&of, after, args.limit).await.map_err(failed)?;
         jobs.extend(page.jobs.into_iter().filter(|(_, read)| is_wanted(read)));
         after = page.next;
         if after.is_none() || jobs.len() > args.limit {

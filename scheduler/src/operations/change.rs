@@ -4,11 +4,15 @@ use super::{OperationError, insist, may_be_left_behind, put_into_present_bucket,
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::due::DueBucket;
 use punctual_core::job::{Change, Changed, Job, JobKey, JobSpec, Timetable};
-use punctual_core::ports::{JobRead, JobStore, Replace, ReplaceIf};
+use punctual_core::ports::{JobRead, JobStore, PortResult, Replace, ReplaceIf};
 use punctual_core::process::random_token;
+use std::time::Duration;
 
 /// How often a change is decided anew because the job moved meanwhile: it advances once a minute at most.
 pub(super) const TRIES: u32 = 8;
+
+/// For how long former versions of a job are kept: a year, and a margin for whoever looks back at the whole of it.
+pub const VERSIONS_KEPT: Duration = Duration::from_secs(400 * 86_400);
 
 /// What came of a change.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +99,12 @@ async fn change_as(
                 return Ok(Outcome::Same(job));
             }
         };
+        // Whatever becomes of this change, what it overwrites can be read later.
+        if next.is_erased {
+            erase_versions(jobs, &job).await.map_err(store)?;
+        } else {
+            insist(|| jobs.keep_version(&job, clock.now() + VERSIONS_KEPT)).await.map_err(store)?;
+        }
         // Always the same write: its edit token tells one whose answer was lost from somebody else's.
         let read_as = ReplaceIf::from(&*job);
         match insist(|| jobs.replace(&next, &read_as)).await.map_err(store)? {
@@ -108,4 +118,9 @@ async fn change_as(
         }
     }
     Err(OperationError::Busy(key.to_string()))
+}
+
+/// Forgets the former versions of a job that is to be erased. A repeat of the request goes on from where this ended.
+async fn erase_versions(jobs: &dyn JobStore, job: &Job) -> PortResult<()> {
+    insist(|| jobs.forget_versions(&job.spec.key, 1..=job.version)).await
 }

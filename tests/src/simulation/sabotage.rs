@@ -3,18 +3,20 @@
 use super::processes::Sabotage;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::access::ApiKeys;
 use punctual_core::due::{DueBucket, Layout, Shards};
 use punctual_core::job::{Advanced, Job, JobKey, JobState, Voids};
 use punctual_core::memory::World;
 use punctual_core::message::{DeadLetter, Message};
 use punctual_core::ports::{
-    Advance, Control, Create, Delivery, JobPage, JobRead, JobStore, Move, PageToken, PortResult, Ports, Put,
+    Advance, Control, Create, Delivery, JobPage, JobRead, JobStore, JobsUnder, Move, PageToken, PortResult, Ports, Put,
     QueueDepth, Replace, ReplaceIf, RunQueue, RunStore, SendResult,
 };
 use punctual_core::priority::Priority;
 use punctual_core::run::{RunId, RunRow, RunStatus};
 use punctual_core::steering::Steering;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,8 +185,17 @@ impl JobStore for Flawed<dyn JobStore> {
     async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         self.port.scan(after, limit).await
     }
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        self.port.list(tenant, after, limit).await
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.port.list(of, after, limit).await
+    }
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()> {
+        self.port.keep_version(job, expires_at).await
+    }
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        self.port.versions(key, numbers).await
+    }
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        self.port.forget_versions(key, numbers).await
     }
 }
 
@@ -266,6 +277,15 @@ impl Control for Flawed<dyn Control> {
     }
     async fn once(&self, id: &str, value: &str, expires_at: DateTime<Utc>) -> PortResult<String> {
         self.port.once(id, value, expires_at).await
+    }
+    async fn kept(&self, id: &str) -> PortResult<Option<String>> {
+        self.port.kept(id).await
+    }
+    async fn api_keys(&self) -> PortResult<ApiKeys> {
+        self.port.api_keys().await
+    }
+    async fn change_api_keys(&self, from: u64, to: &ApiKeys) -> PortResult<ApiKeys> {
+        self.port.change_api_keys(from, to).await
     }
     async fn steering(&self) -> PortResult<Steering> {
         let mut steering = self.port.steering().await?;

@@ -10,12 +10,13 @@ use punctual_core::lease::{Lease, LeaseId};
 use punctual_core::memory::World;
 use punctual_core::payload::Handler;
 use punctual_core::ports::{
-    Advance, Call, Claim, Create, Gateway, JobPage, JobRead, JobStore, LeaseStore, Move, PageToken, PortResult, Ports,
-    Replace, ReplaceIf,
+    Advance, Call, Claim, Create, Gateway, JobPage, JobRead, JobStore, JobsUnder, LeaseStore, Move, PageToken,
+    PortResult, Ports, Replace, ReplaceIf,
 };
 use punctual_core::retry::Outcome;
 use punctual_core::run::RunId;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Something that passed.
@@ -150,8 +151,17 @@ impl JobStore for Watched<dyn JobStore> {
     async fn scan(&self, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
         self.port.scan(after, limit).await
     }
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        self.port.list(tenant, after, limit).await
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        self.port.list(of, after, limit).await
+    }
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()> {
+        self.port.keep_version(job, expires_at).await
+    }
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        self.port.versions(key, numbers).await
+    }
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        self.port.forget_versions(key, numbers).await
     }
 }
 

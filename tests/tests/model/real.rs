@@ -340,6 +340,9 @@ impl Real {
             edit_token: "t".into(),
             updated_by: "x".into(),
             created_at: at(0),
+            updated_at: at(0),
+            made_for: None,
+            is_erased: false,
             error: None,
             expires_at: None,
         }

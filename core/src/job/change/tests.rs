@@ -123,7 +123,9 @@ fn a_change_of_content_raises_the_version_and_nothing_else() {
     ];
     for content in contents {
         let after = edited(&job, at("08:00"), content);
-        let mut expected = Job { version: 2, edit_token: "changed".into(), updated_by: "bob".into(), ..job.clone() };
+        let by = ("changed".to_owned(), "bob".to_owned());
+        let mut expected =
+            Job { version: 2, edit_token: by.0, updated_by: by.1, updated_at: at("08:00"), ..job.clone() };
         content(&mut expected.spec);
         assert_eq!(after, expected);
     }
@@ -304,6 +306,27 @@ fn a_cancel_voids_everything_and_keeps_the_generation() {
         assert!(cancelled.generation > job.generation);
         assert!(void(&cancelled, at("09:00"), job.generation) && void(&cancelled, at("09:00+9"), job.generation));
         assert_eq!(tried(&cancelled, &Change::Cancel, at("10:01")), Ok(Changed::Same));
+    }
+}
+
+#[test]
+fn an_erased_job_is_a_cancelled_one_that_says_nothing() {
+    let named = edited(&daily(), at("07:00"), |spec| {
+        spec.name = Some("Ana's bill".into());
+        spec.spread = spread("c-10001");
+    });
+    let cancelled = changed(&named, &Change::Cancel, at("08:00"));
+    for job in [named, cancelled] {
+        let erased = changed(&job, &Change::Erase, at("10:00"));
+        assert_eq!((erased.state, erased.is_erased, erased.version), (JobState::Cancelled, true, job.version + 1));
+        assert_eq!((&erased.spec.payload, &erased.spec.name, &erased.spec.spread), (&Payload::Noop, &None, &None));
+        assert!(void(&erased, at("09:00"), job.generation) || job.state == JobState::Cancelled);
+        assert!(erased.expires_at.is_some_and(|at_| at_ >= at("08:00") + RETENTION));
+        assert_eq!(tried(&erased, &Change::Erase, at("10:01")), Ok(Changed::Same));
+        assert_eq!(tried(&erased, &Change::Cancel, at("10:01")), Ok(Changed::Same));
+        let again = changed(&erased, &Change::Recreate(Box::new(daily().spec)), at("11:00"));
+        assert_eq!((again.state, again.is_erased), (JobState::Active, false));
+        assert!(again.generation > erased.generation);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The ports with faults. Every call owns its arguments, so that it can land after its caller is gone.
 
 use super::{Fault, Faults, outcome_of};
+use crate::access::ApiKeys;
 use crate::due::{DueBucket, Layout, Minute, ShardId, Shards};
 use crate::error::PortError;
 use crate::job::{Job, JobKey};
@@ -8,9 +9,9 @@ use crate::lease::{Lease, LeaseId};
 use crate::message::DeadLetter;
 use crate::payload::Handler;
 use crate::ports::{
-    Advance, Beat, Call, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage, JobRead,
-    JobStore, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf, ReportStore, RunQueue,
-    RunStore, SendResult, ShareStore,
+    Advance, Attended, Beat, Call, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage,
+    JobRead, JobStore, JobsUnder, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf,
+    ReportStore, RowPage, RowSpan, RunHistory, RunQueue, RunStore, SendResult, ShareStore,
 };
 use crate::priority::Priority;
 use crate::rate::Shares;
@@ -22,6 +23,7 @@ use crate::target::Target;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,9 +89,24 @@ impl JobStore for Faulty<dyn JobStore> {
         self.faults.call("jobs.scan", async move { port.scan(after, limit).await }).await
     }
 
-    async fn list(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
-        let (port, tenant) = (self.port.clone(), tenant.to_owned());
-        self.faults.call("jobs.list", async move { port.list(&tenant, after, limit).await }).await
+    async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage> {
+        let (port, of) = (self.port.clone(), of.clone());
+        self.faults.call("jobs.list", async move { port.list(&of, after, limit).await }).await
+    }
+
+    async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()> {
+        let (port, job) = (self.port.clone(), job.clone());
+        self.faults.call("jobs.keep_version", async move { port.keep_version(&job, expires_at).await }).await
+    }
+
+    async fn versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
+        let (port, key) = (self.port.clone(), key.clone());
+        self.faults.call("jobs.versions", async move { port.versions(&key, numbers).await }).await
+    }
+
+    async fn forget_versions(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<()> {
+        let (port, key) = (self.port.clone(), key.clone());
+        self.faults.call("jobs.forget_versions", async move { port.forget_versions(&key, numbers).await }).await
     }
 }
 
@@ -127,6 +144,29 @@ impl RunStore for Faulty<dyn RunStore> {
     async fn list(&self, key: &JobKey, limit: usize) -> PortResult<Vec<RunRow>> {
         let (port, key) = (self.port.clone(), key.clone());
         self.faults.call("runs.list", async move { port.list(&key, limit).await }).await
+    }
+}
+
+#[async_trait]
+impl RunHistory for Faulty<dyn RunHistory> {
+    async fn rows(&self, key: &JobKey, span: RowSpan, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
+        let (port, key) = (self.port.clone(), key.clone());
+        self.faults.call("history.rows", async move { port.rows(&key, span, after, limit).await }).await
+    }
+
+    async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
+        let (port, tenant) = (self.port.clone(), tenant.to_owned());
+        self.faults.call("history.attention", async move { port.attention(&tenant, after, limit).await }).await
+    }
+
+    async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool> {
+        let (port, id, note) = (self.port.clone(), id.clone(), note.clone());
+        self.faults.call("history.attend", async move { port.attend(&id, &note).await }).await
+    }
+
+    async fn attended(&self, id: &RunId) -> PortResult<Option<Attended>> {
+        let (port, id) = (self.port.clone(), id.clone());
+        self.faults.call("history.attended", async move { port.attended(&id).await }).await
     }
 }
 
@@ -198,6 +238,21 @@ impl Control for Faulty<dyn Control> {
     async fn change_steering(&self, from: u64, to: &Steering) -> PortResult<Steering> {
         let (port, to) = (self.port.clone(), to.clone());
         self.faults.call("control.change_steering", async move { port.change_steering(from, &to).await }).await
+    }
+
+    async fn api_keys(&self) -> PortResult<ApiKeys> {
+        let port = self.port.clone();
+        self.faults.call("control.api_keys", async move { port.api_keys().await }).await
+    }
+
+    async fn change_api_keys(&self, from: u64, to: &ApiKeys) -> PortResult<ApiKeys> {
+        let (port, to) = (self.port.clone(), to.clone());
+        self.faults.call("control.change_api_keys", async move { port.change_api_keys(from, &to).await }).await
+    }
+
+    async fn kept(&self, id: &str) -> PortResult<Option<String>> {
+        let (port, id) = (self.port.clone(), id.to_owned());
+        self.faults.call("control.kept", async move { port.kept(&id).await }).await
     }
 }
 

@@ -1,0 +1,85 @@
+//! A port to what became of runs: rows by time, and those that wait for a person.
+
+use super::{PageToken, PortResult};
+use crate::job::JobKey;
+use crate::run::{RunId, RunKey, RunRow};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+/// Step 9, read: rows as people and auditors look at them.
+#[async_trait]
+pub trait RunHistory: Send + Sync {
+    /// A page of a job's rows whose instants lie in `span`, consistent.
+    async fn rows(&self, key: &JobKey, span: RowSpan, after: Option<PageToken>, limit: usize) -> PortResult<RowPage>;
+
+    /// A page of a tenant's rows that are dead or indeterminate and that nobody has seen to, the oldest first. May lag behind
+    /// what was written last.
+    async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage>;
+
+    /// Notes who saw to a row that is dead or indeterminate, which takes it from those that wait. Returns whether there is
+    /// such a row that nobody had seen to; a repeat of the same note is one.
+    async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool>;
+
+    /// What was noted about a row.
+    async fn attended(&self, id: &RunId) -> PortResult<Option<Attended>>;
+}
+
+/// A stretch of instants, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowSpan {
+    /// Of this instant or later.
+    pub from: DateTime<Utc>,
+    /// Before this instant.
+    pub until: DateTime<Utc>,
+    /// Whether the latest come first.
+    pub newest_first: bool,
+}
+
+impl RowSpan {
+    /// All rows, the latest first. Instants that no run has are left out: before 2001, after 2286.
+    pub fn newest_first() -> Self {
+        RowSpan { newest_first: true, ..RowSpan::between(DateTime::UNIX_EPOCH, DateTime::<Utc>::MAX_UTC) }
+    }
+
+    /// Those of `[from, until)`, the earliest first.
+    pub fn between(from: DateTime<Utc>, until: DateTime<Utc>) -> Self {
+        RowSpan { from, until, newest_first: false }
+    }
+
+    /// The first and last run keys that can be in it, as the table sorts them: as text, which goes by time as long as the
+    /// seconds have ten digits.
+    pub fn keys(&self) -> (String, String) {
+        let seconds = |at: DateTime<Utc>| at.timestamp().clamp(1_000_000_000, 10_000_000_000);
+        // Below every suffix of the second that is out of the span, above every one of the last second in it.
+        let last = (seconds(self.until) - 1).max(1_000_000_000);
+        (seconds(self.from).to_string(), format!("{last}~"))
+    }
+
+    /// Whether a run key is in it.
+    pub fn covers(&self, run_key: &RunKey) -> bool {
+        let (first, last) = self.keys();
+        (first.as_str()..=last.as_str()).contains(&run_key.as_str())
+    }
+}
+
+/// A page of rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowPage {
+    /// The rows, in the order asked for.
+    pub rows: Vec<RunRow>,
+    /// Where the next page starts; none = that was all.
+    pub next: Option<PageToken>,
+}
+
+/// That somebody saw to a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attended {
+    /// Who.
+    pub by: String,
+    /// When, to the millisecond.
+    pub at: DateTime<Utc>,
+    /// The run that repeats it; none = it was left at that.
+    pub replay: Option<RunKey>,
+    /// Why it was left at that.
+    pub why: Option<String>,
+}
