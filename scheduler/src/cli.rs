@@ -1,14 +1,17 @@
 //! The words of the `punctual` command.
 
+mod api;
 mod change;
 mod steer;
 
+pub use api::{ApiArgs, KeyAddArgs, KeysCommand};
 pub use change::{ChangeArgs, EditArgs, RunNowArgs, ShowArgs};
 pub use steer::{HoldCommand, RatesArgs, RatesCommand, ReleaseCommand, WhyArgs};
 
 use crate::next::Format;
 use crate::payload_text::{PayloadText, RetryText};
 use crate::timetable::{ClockText, RunText};
+use api::{API_HELP, KEYS_HELP};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use punctual_core::due::ShardId;
@@ -41,6 +44,12 @@ pub enum Command {
     Setup(SetupArgs),
     /// Run one scheduler copy: find due jobs, enqueue their runs. Stops on SIGTERM.
     Dispatch(DispatchArgs),
+    /// Serve the Jobs API over HTTP, or as a Lambda function behind its URL. Stops on SIGTERM.
+    #[command(after_help = API_HELP)]
+    Api(ApiArgs),
+    /// Make, list and revoke the keys of the API. Needs the store: no key makes keys.
+    #[command(subcommand, after_help = KEYS_HELP)]
+    Keys(KeysCommand),
     /// Make, list and change jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),

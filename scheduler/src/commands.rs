@@ -1,5 +1,6 @@
 //! What each word of the `punctual` command does.
 
+mod api;
 mod change;
 mod operate;
 mod payload;
@@ -70,6 +71,8 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
     match cli.command {
         Command::Setup(args) => setup(names, args).await,
         Command::Dispatch(args) => dispatch(names, args, zones()?).await,
+        Command::Api(args) => api::serve(names, args, zones()?).await,
+        Command::Keys(command) => api::keys(names, command).await,
         Command::Jobs(JobsCommand::Add(args)) => add(names, *args, zones()?).await,
         Command::Jobs(JobsCommand::Import(args)) => import_file(names, args, zones()?).await,
         Command::Jobs(JobsCommand::List(args)) => change::list(names, args).await,
@@ -229,7 +232,7 @@ async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandErr
             print(format_args!("job {key} made ({schedule}); its first run is due at {due}{size}"))
         }
         Created::Over => Err(bad(format!("job {key}: its schedule has no firing left, it was not made"))),
-        Created::Same => print(format_args!("job {key} is there already, the same")),
+        Created::Same(_) | Created::Before(_) => print(format_args!("job {key} is there already, the same")),
         Created::Different => {
             Err(failed(format!("job {key} is there already, with another content; it was left as it is")))
         }

@@ -305,7 +305,7 @@ pub async fn import(
         let (key, created) = created?;
         match created {
             Created::New(_) => report.created += 1,
-            Created::Same => report.same += 1,
+            Created::Same(_) | Created::Before(_) => report.same += 1,
             Created::Different => report.different += 1,
             Created::Over => report.over.push(key),
         }

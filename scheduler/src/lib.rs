@@ -2,6 +2,7 @@
 //!
 //! A run begins here: [`operations`] makes jobs, [`dispatch`] turns due jobs into messages. It never calls a handler.
 
+pub mod api;
 pub mod cli;
 pub mod commands;
 pub mod cost;

@@ -4,7 +4,7 @@ mod circuits;
 mod steering;
 
 pub use circuits::{circuits_json, circuits_table};
-pub use steering::{hold_json, holds, limits, scope, shares_json, shares_table};
+pub use steering::{hold_json, holds, limits, limits_json, scope, shares_json, shares_table};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{Table, presets};
@@ -98,6 +98,11 @@ pub fn job(key: &JobKey, read: &JobRead, as_json: bool) -> String {
 fn size(spec: &JobSpec) -> Option<Segments> {
     let payload = if spec.payload.handler() == Handler::Sms { example(spec)? } else { return None };
     payload.text().map(sms::segments)
+}
+
+/// How many messages a job's text is; none for other handlers.
+pub(crate) fn segment_count(spec: &JobSpec) -> Option<usize> {
+    size(spec).map(|size| size.count)
 }
 
 /// The same in words.

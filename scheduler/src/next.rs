@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::schedule::{Line, Mark, Pass, Schedule, preview};
 use punctual_core::spread::Spread;
 use punctual_core::zone::Zones;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::str::FromStr;
 
 /// How firings are shown.
@@ -51,14 +51,7 @@ pub fn show(
             let due = shown.iter().filter_map(|line| line.at).map(|at| instant(at + offset));
             due.collect::<Vec<_>>().join("\n")
         }
-        Format::Json => lines(shown.iter().map(|line| {
-            let (mark, count) = line.mark.map(mark_word).unzip();
-            json!({
-                "scheduled_at": line.at.map(instant), "due_at": line.at.map(|at| instant(at + offset)),
-                "local": line.at.map(|at| local(schedule, at, zones).to_rfc3339()),
-                "wall": line.wall.format("%Y-%m-%dT%H:%M:%S").to_string(), "mark": mark, "count": count.flatten(),
-            })
-        })),
+        Format::Json => lines(json(schedule, spread, after, count, zones).into_iter()),
         Format::Table => {
             let mut header = vec!["local time", "UTC"];
             header.extend(spread.map(|_| "due, UTC"));
@@ -79,6 +72,27 @@ pub fn show(
             format!("{schedule}\n\n{table}")
         }
     }
+}
+
+/// The same for programs, one object a line of the preview.
+pub fn json(
+    schedule: &Schedule,
+    spread: Option<&Spread>,
+    after: DateTime<Utc>,
+    count: usize,
+    zones: &Zones,
+) -> Vec<Value> {
+    let offset = spread.map_or(TimeDelta::zero(), Spread::offset);
+    let shown = preview(schedule, after, count, zones);
+    let line = |line: &Line| {
+        let (mark, count) = line.mark.map(mark_word).unzip();
+        json!({
+            "scheduled_at": line.at.map(instant), "due_at": line.at.map(|at| instant(at + offset)),
+            "local": line.at.map(|at| local(schedule, at, zones).to_rfc3339()),
+            "wall": line.wall.format("%Y-%m-%dT%H:%M:%S").to_string(), "mark": mark, "count": count.flatten(),
+        })
+    };
+    shown.iter().map(line).collect()
 }
 
 fn local(schedule: &Schedule, at: DateTime<Utc>, zones: &Zones) -> DateTime<chrono::FixedOffset> {

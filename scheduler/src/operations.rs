@@ -4,19 +4,19 @@ mod change;
 mod manual;
 mod quarantine;
 mod replay;
+mod upsert;
 
 pub use change::{Outcome, VERSIONS_KEPT, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
 pub use replay::{Replay, replay};
+pub use upsert::{Upsert, put_job};
 
 use chrono::{DateTime, Utc};
 use punctual_core::clock::{Clock, ClockOff, Stopwatch};
 use punctual_core::due::{DueBucket, Minute, SETTLE};
 use punctual_core::error::PortError;
-use punctual_core::job::{
-    Advanced, Change, ChangeError, Job, JobError, JobKey, JobSpec, JobState, NextFiring, Timetable,
-};
+use punctual_core::job::{Advanced, ChangeError, Job, JobError, JobKey, JobSpec, JobState, NextFiring, Timetable};
 use punctual_core::ports::{AdvanceFrom, Create, JobRead, JobStore, PortResult};
 use punctual_core::process::random_token;
 use std::future::Future;
@@ -58,8 +58,10 @@ pub enum OperationError {
 pub enum Created {
     /// It is there now.
     New(Box<Job>),
+    /// The same request made it before; it may have been changed since.
+    Before(Box<Job>),
     /// A job with this key and the same content was there already.
-    Same,
+    Same(Box<Job>),
     /// A job with this key but another content is there; it was left as it is.
     Different,
     /// Its schedule has no firing left: it was not made.
@@ -78,14 +80,32 @@ pub async fn create_job(
     spec: JobSpec,
     by: &str,
 ) -> Result<Created, OperationError> {
+    create_job_for(jobs, clock, world, spec, None, by).await
+}
+
+/// Makes a job as [`create_job`] does, for the request of this token: a repeat of that request finds the job it made,
+/// whatever became of it since.
+///
+/// # Errors
+/// As [`create_job`].
+pub async fn create_job_for(
+    jobs: &dyn JobStore,
+    clock: &dyn Clock,
+    world: &Timetable<'_>,
+    spec: JobSpec,
+    made_for: Option<&str>,
+    by: &str,
+) -> Result<Created, OperationError> {
     for _ in 0..change::TRIES {
-        let cancelled = match make(jobs, clock, world, &spec, by).await? {
+        let cancelled = match make(jobs, clock, world, &spec, made_for, by).await? {
             Made::Created(created) => return Ok(created),
+            Made::Met(job) if made_for.is_some() && job.made_for.as_deref() == made_for => {
+                return Ok(if job.is_erased { Created::Different } else { Created::Before(job) });
+            }
             Made::Met(job) if job.state == JobState::Cancelled => job,
-            Made::Met(job) => return there_already(jobs, clock, &spec, &job).await,
+            Made::Met(job) => return there_already(jobs, clock, &spec, job).await,
         };
-        let again = Change::Recreate(Box::new(spec.clone()));
-        match change_job(jobs, clock, world, &spec.key, &again, Some(cancelled.version), by).await? {
+        match change::recreate_job(jobs, clock, world, &spec, made_for, cancelled.version, by).await? {
             Outcome::Changed(job) => return Ok(Created::New(job)),
             // Made again by somebody else, or forgotten: that is found by another look.
             Outcome::Same(_) | Outcome::Conflict { .. } | Outcome::Missing => {}
@@ -106,9 +126,9 @@ pub async fn create_missing_job(
     spec: JobSpec,
     by: &str,
 ) -> Result<Created, OperationError> {
-    match make(jobs, clock, world, &spec, by).await? {
+    match make(jobs, clock, world, &spec, None, by).await? {
         Made::Created(created) => Ok(created),
-        Made::Met(job) => there_already(jobs, clock, &spec, &job).await,
+        Made::Met(job) => there_already(jobs, clock, &spec, job).await,
     }
 }
 
@@ -124,13 +144,14 @@ async fn make(
     clock: &dyn Clock,
     world: &Timetable<'_>,
     spec: &JobSpec,
+    made_for: Option<&str>,
     by: &str,
 ) -> Result<Made, OperationError> {
     let store = |error| OperationError::Store(spec.key.to_string(), error);
     clock.check().map_err(|off| OperationError::Clock(spec.key.to_string(), off))?;
     let watch = Stopwatch::start(clock);
     let job = match Job::create(spec.clone(), watch.started_at, world, None, random_token(), by) {
-        Ok(job) => job,
+        Ok(job) => Job { made_for: made_for.map(str::to_owned), ..job },
         Err(JobError::Over(_)) => return made_before(jobs, spec).await.map_err(store),
         Err(error) => return Err(OperationError::Refused(spec.key.to_string(), error)),
     };
@@ -173,16 +194,16 @@ async fn there_already(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
     asked: &JobSpec,
-    existing: &Job,
+    existing: Box<Job>,
 ) -> Result<Created, OperationError> {
     if !asked.is_met_by(&existing.spec) {
         return Ok(Created::Different);
     }
-    if may_be_left_behind(existing, clock.now()) {
-        let put = put_into_present_bucket(jobs, clock, existing).await;
+    if may_be_left_behind(&existing, clock.now()) {
+        let put = put_into_present_bucket(jobs, clock, &existing).await;
         put.map_err(|error| OperationError::Store(asked.key.to_string(), error))?;
     }
-    Ok(Created::Same)
+    Ok(Created::Same(existing))
 }
 
 /// Makes a call until it is answered: up to six times, with growing pauses, where another try can help. A throttled or

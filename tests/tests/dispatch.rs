@@ -110,7 +110,7 @@ async fn a_job_made_again_when_its_time_is_over_is_there_already_or_not_made() {
     tokio::time::sleep(Duration::from_secs(3_000)).await;
     let ports = town.world.ports();
     let again = async |spec| create_job(&*ports.jobs, &*town.clock, &town.timetable(), spec, "test").await;
-    assert!(matches!(again(spec.clone()).await, Ok(Created::Same)));
+    assert!(matches!(again(spec.clone()).await, Ok(Created::Same(_))));
     let mut other = spec.clone();
     other.payload = other.payload.with_text("Your last bill is due");
     assert!(matches!(again(other).await, Ok(Created::Different)));

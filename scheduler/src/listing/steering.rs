@@ -12,10 +12,7 @@ pub fn limits(steering: &Steering, as_json: bool) -> String {
     let limited = steering.limited();
     let is_set = |target: &Target| steering.limits.contains_key(target);
     if as_json {
-        let limits = limited.iter().map(
-            |(target, limit)| json!({"target": target.as_str(), "per_second": limit, "is_default": !is_set(target)}),
-        );
-        return json!({"limits": limits.collect::<Vec<_>>()}).to_string();
+        return json!({"limits": limits_json(steering)}).to_string();
     }
     let mut table = table(&["target", "calls a second", ""]);
     for (target, limit) in &limited {
@@ -23,6 +20,15 @@ pub fn limits(steering: &Steering, as_json: bool) -> String {
         table.add_row([target.as_str(), &limit.to_string(), whose]);
     }
     table.to_string()
+}
+
+/// Limits for programs.
+pub fn limits_json(steering: &Steering) -> Value {
+    let limits = steering.limited().into_iter().map(|(target, limit)| {
+        let is_default = !steering.limits.contains_key(&target);
+        json!({"target": target.as_str(), "per_second": limit, "is_default": is_default})
+    });
+    Value::Array(limits.collect())
 }
 
 /// Limits with who holds how many shares of them, for people.

@@ -43,7 +43,21 @@ pub async fn change_job(
     if_version: Option<u64>,
     by: &str,
 ) -> Result<Outcome, OperationError> {
-    change_as(jobs, clock, world, key, &|_| Ok(change.clone()), if_version, by).await
+    change_as(jobs, clock, world, key, &|_| Ok(change.clone()), None, if_version, by).await
+}
+
+/// Makes a job again over what is left of one, for the request of this token.
+pub(super) async fn recreate_job(
+    jobs: &dyn JobStore,
+    clock: &dyn Clock,
+    world: &Timetable<'_>,
+    spec: &JobSpec,
+    made_for: Option<&str>,
+    over_version: u64,
+    by: &str,
+) -> Result<Outcome, OperationError> {
+    let again = |_: &Job| Ok(Change::Recreate(Box::new(spec.clone())));
+    change_as(jobs, clock, world, &spec.key, &again, made_for, Some(over_version), by).await
 }
 
 /// Edits a job: `patch` makes the new specification of the present one, again whenever somebody else changes the job
@@ -64,15 +78,17 @@ pub async fn edit_job(
         Ok(spec) => Ok(Change::Edit(Box::new(spec))),
         Err(problem) => Err(OperationError::Input(key.to_string(), problem)),
     };
-    change_as(jobs, clock, world, key, &edit, if_version, by).await
+    change_as(jobs, clock, world, key, &edit, None, if_version, by).await
 }
 
+#[expect(clippy::too_many_arguments, reason = "its callers name what they mean")]
 async fn change_as(
     jobs: &dyn JobStore,
     clock: &dyn Clock,
     world: &Timetable<'_>,
     key: &JobKey,
     plan: &(dyn Fn(&Job) -> Result<Change, OperationError> + Send + Sync),
+    made_for: Option<&str>,
     if_version: Option<u64>,
     by: &str,
 ) -> Result<Outcome, OperationError> {
@@ -88,9 +104,17 @@ async fn change_as(
         if if_version.is_some_and(|version| version != job.version) {
             return Ok(Outcome::Conflict { version: job.version });
         }
-        let changed = job.change(&plan(&job)?, clock.now(), world, random_token(), by);
+        let change = plan(&job)?;
+        let is_gone = job.is_erased && !matches!(change, Change::Recreate(_) | Change::Erase);
+        if is_gone {
+            return Ok(Outcome::Missing);
+        }
+        let changed = job.change(&change, clock.now(), world, random_token(), by);
         let next = match changed.map_err(|error| OperationError::NotAllowed(key.to_string(), error))? {
-            Changed::To(next) => next,
+            Changed::To(next) => match made_for {
+                None => next,
+                made_for => Box::new(Job { made_for: made_for.map(str::to_owned), ..*next }),
+            },
             Changed::Same => {
                 // Whoever made it so may have died before it was where its reader looks.
                 if may_be_left_behind(&job, clock.now()) {

@@ -150,7 +150,7 @@ impl Request {
         let made = create_job(&*self.ports.jobs, &*self.clock, &self.timetable(), spec.clone(), "ann").await?;
         Ok(match made {
             Created::New(job) => Answer::Done { version: job.version, generation: job.generation },
-            Created::Same => Answer::Nothing,
+            Created::Same(_) | Created::Before(_) => Answer::Nothing,
             Created::Different => Answer::Refused("another job is there".into()),
             Created::Over => Answer::Refused("its schedule is over".into()),
         })

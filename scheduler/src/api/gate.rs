@@ -1,0 +1,137 @@
+//! Who may ask: reads the key of a request, says whose it is, and refuses what it does not open, before anything is read or
+//! written for it.
+
+use super::problem::Problem;
+use super::routes::Route;
+use super::state::Api;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::HeaderValue;
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use punctual_core::access::{ApiKey, Reach, Role};
+use punctual_core::job::check_tenant;
+use std::sync::Arc;
+
+/// The header by which a key that opens every tenant says whose jobs are meant.
+pub const TENANT_HEADER: &str = "punctual-tenant";
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Whose jobs may be reached.
+    pub reach: Reach,
+    /// What may be done.
+    pub role: Role,
+    /// Who it is, for change logs.
+    pub by: String,
+    /// Whose jobs are meant, if that is said.
+    tenant: Option<String>,
+}
+
+impl Caller {
+    /// Somebody who runs the installation, in this very process.
+    pub fn operator(by: &str) -> Self {
+        Caller { reach: Reach::Everyone, role: Role::Operate, by: by.to_owned(), tenant: None }
+    }
+
+    fn of(key: &ApiKey) -> Self {
+        let by = format!("{} ({})", key.label, key.id);
+        Caller { reach: key.reach.clone(), role: key.role, by, tenant: None }
+    }
+
+    /// With the tenant that the request names.
+    fn asking(self, headers: &HeaderMap) -> Result<Self, Problem> {
+        let named = headers.get(TENANT_HEADER).map(|named| named.to_str().unwrap_or_default());
+        let tenant = match (&self.reach, named) {
+            (Reach::Tenant(own), None) => Some(own.clone()),
+            (Reach::Everyone, None) => None,
+            (reach, Some(named)) => {
+                check_tenant(named).map_err(|problem| Problem::parameter(TENANT_HEADER, problem))?;
+                if !reach.covers(named) {
+                    return Err(Problem::forbidden(format!("this key is for the tenant {reach}")));
+                }
+                Some(named.to_owned())
+            }
+        };
+        Ok(Caller { tenant, ..self })
+    }
+
+    /// Whose jobs are meant.
+    ///
+    /// # Errors
+    /// When the key opens every tenant, and the request names none.
+    pub fn tenant(&self) -> Result<&str, Problem> {
+        let problem = || Problem::parameter(TENANT_HEADER, "this key opens every tenant: name one by this header");
+        self.tenant.as_deref().ok_or_else(problem)
+    }
+
+    /// Whether what concerns all tenants is open.
+    ///
+    /// # Errors
+    /// When the key is one tenant's.
+    pub fn everyone(&self) -> Result<(), Problem> {
+        match &self.reach {
+            Reach::Everyone => Ok(()),
+            Reach::Tenant(tenant) => Err(Problem::forbidden(format!(
+                "this concerns all tenants, and the key is for the tenant {tenant} alone"
+            ))),
+        }
+    }
+
+    /// Whether payloads are shown: to those who may write them.
+    pub fn sees_payloads(&self) -> bool {
+        self.role >= Role::Write
+    }
+}
+
+/// Lets a request through to its route, or says why not.
+pub(super) async fn pass(
+    State((api, route)): State<(Arc<Api>, &'static Route)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match admit(&api, route, &mut request).await {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    tracing::debug!(op = ?route.op, status = response.status().as_u16(), "answered");
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if route.role.is_some() {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+async fn admit(api: &Api, route: &Route, request: &mut Request) -> Result<(), Problem> {
+    let Some(role) = route.role else { return Ok(()) };
+    let trusted = request.extensions_mut().remove::<Trusted>();
+    let caller = match trusted {
+        Some(Trusted(caller)) => caller,
+        None => {
+            let key = api.keys.holder(bearer(request.headers())?).await?;
+            api.limits.admit(&key.id)?;
+            Caller::of(&key)
+        }
+    };
+    if caller.role < role {
+        return Err(Problem::forbidden(format!("this needs the role {role}, and the key has {}", caller.role)));
+    }
+    let caller = caller.asking(request.headers())?;
+    request.extensions_mut().insert(caller);
+    Ok(())
+}
+
+/// Marks a request that was made in this process and needs no key. It cannot come over a network: it is no header.
+#[derive(Clone, Debug)]
+pub struct Trusted(pub Caller);
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing =
+        || Problem::unauthenticated("send `Authorization: Bearer punctual_…`; `punctual keys add` makes keys");
+    let given = headers.get(AUTHORIZATION).ok_or_else(missing)?.to_str().map_err(|_| missing())?;
+    let (scheme, key) = given.split_once(' ').ok_or_else(missing)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(missing()) }
+}
