@@ -239,7 +239,7 @@ fn cents(dollars: f64) -> String {
 }
 
 /// A count with commas; with two digits behind the point below ten.
-fn figure(count: f64) -> String {
+pub(crate) fn figure(count: f64) -> String {
     if count < 10.0 && count.fract() > 0.0 {
         return format!("{count:.2}");
     }

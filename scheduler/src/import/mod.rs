@@ -8,7 +8,7 @@
 
 pub mod crontab;
 mod csv;
-//FC pub mod forecast;
+pub mod forecast;
 
 pub use self::csv::{CsvLines, read_jobs};
 

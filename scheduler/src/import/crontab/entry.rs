@@ -93,12 +93,14 @@ impl<'a> Entry<'a> {
         }
         let (command, stdin) = at_percent(rest);
         if command.trim().is_empty() {
-            return Err(if with_user {
-                "the command is missing: expected a schedule, a user and a command; write the command behind the user, or read \
-                 the file as one without users"
-                    .into()
-            } else {
-                "the command is missing: write it behind the schedule".into()
+            // Where a field is missing, the command was taken for one.
+            let has_schedule = schedule.len() < 5 || super::schedule::can_be_shown(&schedule);
+            return Err(match (has_schedule, with_user) {
+                (false, _) => super::schedule::EXPECTED.into(),
+                (true, false) => "the command is missing: write it behind the schedule".into(),
+                (true, true) => {
+                    "the command is missing: write it behind the user, or read the file as one without users".into()
+                }
             });
         }
         let command = command.trim_end().to_owned();
@@ -179,7 +181,8 @@ mod tests {
         for (line, with_user, expected) in [
             ("0 9 * *", false, "expected five fields"),
             ("@daily", false, "the command is missing: write it"),
-            ("@daily root", true, "the command is missing: expected a schedule, a user"),
+            ("@daily root", true, "the command is missing: write it behind the user"),
+            ("0 9 * * /bin/x", false, "expected five fields"),
             ("0 9 * * * %x", false, "the command is missing"),
             ("-", false, "expected five fields"),
         ] {

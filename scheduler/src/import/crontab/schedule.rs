@@ -6,8 +6,8 @@
 use punctual_core::schedule::parse_interval;
 
 /// What is expected where nothing can be said of what was found.
-pub(super) const EXPECTED: &str = "expected five fields (minute 0-59, hour 0-23, day of month 1-31, month 1-12, weekday 0-7) or a \
-                                   macro such as `@daily`, and a command behind them";
+pub(super) const EXPECTED: &str = "expected five fields (minute 0-59, hour 0-23, day of month 1-31, month 1-12 or jan-dec, weekday \
+                                   0-7 or sun-sat) or a macro such as `@daily`, and a command behind them";
 
 /// What `~` reaches from and to where it does not say: minute, hour, day of month, month, weekday.
 const BOUNDS: [(&str, &str); 5] = [("0", "59"), ("0", "23"), ("1", "31"), ("1", "12"), ("0", "6")];
