@@ -249,13 +249,14 @@ impl Environment {
                 self.note("TZ", note, self.tz.is_some() && self.cron_tz.is_none());
             }
             "MAILTO" => {
-                let note =
-                    format!("MAILTO in line {line} has no effect, no mail is sent: `runs list` shows how runs ended");
+                let note = format!(
+                    "MAILTO in line {line} has no effect, no mail is sent: `punctual runs list` shows how runs ended"
+                );
                 self.note("MAILTO", note, !value.trim().is_empty());
             }
             "RANDOM_DELAY" => {
                 let note = format!(
-                    "RANDOM_DELAY in line {line} has no effect: `jobs edit --spread` starts runs within a window"
+                    "RANDOM_DELAY in line {line} has no effect: `punctual jobs edit --spread` starts runs within a window"
                 );
                 self.note("RANDOM_DELAY", note, value.trim() != "0");
             }
@@ -275,10 +276,11 @@ impl Environment {
     }
 
     fn note(&mut self, name: &'static str, note: String, is_due: bool) {
-        match is_due {
-            true => self.notes.insert(name, note),
-            false => self.notes.remove(name),
-        };
+        if is_due {
+            self.notes.insert(name, note);
+        } else {
+            self.notes.remove(name);
+        }
     }
 
     fn take_notes(&mut self) -> Vec<String> {
@@ -306,9 +308,11 @@ fn named_zone(name: &str, value: &str, line: u64) -> Option<Result<Tz, String>> 
     let value = value.trim();
     let zone = value.strip_prefix(':').unwrap_or(value);
     let is_word = zone.len() <= 40 && zone.bytes().all(|b| b.is_ascii_alphanumeric() || b"/_+-".contains(&b));
-    let problem = |problem: String| match is_word {
-        true => format!("{name} in line {line}: {problem}"),
-        false => format!("{name} in line {line} is no time zone: write an IANA name, such as `Asia/Kolkata`, or `UTC`"),
+    let problem = |problem: String| {
+        if is_word {
+            return format!("{name} in line {line}: {problem}");
+        }
+        format!("{name} in line {line} is no time zone: write an IANA name, such as `Asia/Kolkata`, or `UTC`")
     };
     (!value.is_empty()).then(|| parse_name(zone).map_err(problem))
 }
