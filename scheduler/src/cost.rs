@@ -64,34 +64,59 @@ pub fn uniform(jobs: &Uniform, shards: &Shards) -> Load {
 
 /// The thirty days after `now` of these jobs, each firing counted, and how many of the jobs have none left.
 pub fn counted(specs: &[JobSpec], now: DateTime<Utc>, world: &Timetable<'_>) -> (Load, usize) {
-    let until = now + TimeDelta::from_std(MONTH).expect("a month is a span of time");
-    let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
-    let mut together: HashMap<(i64, ShardId, Priority), u64> = HashMap::new();
-    let mut over = 0;
-    for spec in specs {
-        let Ok(job) = Job::create(spec.clone(), now, world, None, String::new(), "cost") else {
-            over += 1;
-            continue;
+    let mut counting = Counting::new(now, *world);
+    specs.iter().for_each(|spec| counting.add(spec));
+    counting.load()
+}
+
+/// Counts the firings of jobs that come one after the other. It keeps none of them: it grows with the distinct seconds in
+/// which anything is due, times shards and priorities (30 × 24 entries for all jobs that fire at nine each day).
+#[derive(Debug)]
+pub struct Counting<'a> {
+    now: DateTime<Utc>,
+    until: DateTime<Utc>,
+    world: Timetable<'a>,
+    classes: BTreeMap<u64, Class>,
+    together: HashMap<(i64, ShardId, Priority), u64>,
+    over: usize,
+}
+
+impl<'a> Counting<'a> {
+    /// No jobs yet; the thirty days after `now` will be counted.
+    pub fn new(now: DateTime<Utc>, world: Timetable<'a>) -> Self {
+        let until = now + TimeDelta::from_std(MONTH).expect("a month is a span of time");
+        Counting { now, until, world, classes: BTreeMap::new(), together: HashMap::new(), over: 0 }
+    }
+
+    /// Counts one job.
+    pub fn add(&mut self, spec: &JobSpec) {
+        let Ok(job) = Job::create(spec.clone(), self.now, &self.world, None, String::new(), "cost") else {
+            self.over += 1;
+            return;
         };
         let bytes = job_bytes(spec);
-        let class = classes.entry(write_units(bytes) as u64).or_insert_with(none_of_size);
+        let class = self.classes.entry(write_units(bytes) as u64).or_insert_with(none_of_size);
         class.job_bytes += (bytes - class.job_bytes) / (class.jobs + 1.0);
         class.jobs += 1.0;
-        let shard = world.shards.of(&spec.key, spec.priority);
+        let shard = self.world.shards.of(&spec.key, spec.priority);
         let (mut next, mut left) = (job.next(), job.runs_left);
         while let Some(firing) = next {
-            let due_at = spec.due_at(&firing).max(now);
-            if due_at > until {
+            let due_at = spec.due_at(&firing).max(self.now);
+            if due_at > self.until {
                 break;
             }
-            *together.entry((due_at.timestamp(), shard, spec.priority)).or_default() += 1;
+            *self.together.entry((due_at.timestamp(), shard, spec.priority)).or_default() += 1;
             left = left.map(|left| left.saturating_sub(1));
-            next = job.following(&firing, left, world.zones);
+            next = job.following(&firing, left, self.world.zones);
             *(if next.is_some() { &mut class.runs } else { &mut class.last_runs }) += 1.0;
         }
     }
-    let classes = classes.into_values().map(renewed).collect();
-    (Load::of(classes, Batches::reached(together.into_values())), over)
+
+    /// What a month of them brings, and how many of them have no firing left.
+    pub fn load(self) -> (Load, usize) {
+        let classes = self.classes.into_values().map(renewed).collect();
+        (Load::of(classes, Batches::reached(self.together.into_values())), self.over)
+    }
 }
 
 fn none_of_size() -> Class {
@@ -214,7 +239,7 @@ fn cents(dollars: f64) -> String {
 }
 
 /// A count with commas; with two digits behind the point below ten.
-fn figure(count: f64) -> String {
+pub(crate) fn figure(count: f64) -> String {
     if count < 10.0 && count.fract() > 0.0 {
         return format!("{count:.2}");
     }

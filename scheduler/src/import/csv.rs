@@ -1,26 +1,19 @@
-//! `punctual jobs import`: a CSV file of reminders, read whole before the first job is made.
+//! CSV files of reminders: one row, one job.
 //!
-//! A file with any unreadable row imports nothing. Importing a file twice, or again after an interruption, makes each
-//! job once. An error says where something is wrong and what was expected, never what was found: where columns are
-//! shifted, any of them may hold a phone number or a text.
+//! Decides what a row says. Importing a file twice, or again after an interruption, makes each job once. An error says where
+//! something is wrong and what was expected, never what was found.
 
-use crate::operations::{Created, create_missing_job};
+use super::{Line, LineProblem, Seen};
 use crate::timetable::{ClockText, Problem, RunText};
 use chrono::{DateTime, Utc};
-use futures::stream::{self, StreamExt};
-use punctual_core::clock::Clock;
-use punctual_core::job::{JobError, JobKey, JobSpec, Timetable};
+use punctual_core::job::{JobError, JobKey, JobSpec};
 use punctual_core::payload::Payload;
-use punctual_core::ports::JobStore;
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::SHORTEST_INTERVAL_S;
 use punctual_core::sms::check_number;
 use punctual_core::zone::Zones;
-use std::collections::HashMap;
 use std::io::Read;
 
-/// Jobs being written at the same time.
-const WRITES_AT_ONCE: usize = 32;
 /// Problems shown of one file.
 const PROBLEMS_SHOWN: usize = 20;
 
@@ -86,7 +79,102 @@ impl Row {
     }
 }
 
-/// Reads the jobs of a file named `name` for `tenant`. A job's id is `customer/kind`.
+/// The jobs of a CSV file, row by row. A job's id is `customer/kind`.
+pub struct CsvLines<'a> {
+    reader: csv::Reader<Box<dyn Read + 'a>>,
+    tenant: &'a str,
+    now: DateTime<Utc>,
+    zones: &'a Zones,
+    header: Option<csv::StringRecord>,
+    record: csv::StringRecord,
+    seen: Seen,
+    has_rows: bool,
+    is_over: bool,
+}
+
+impl<'a> CsvLines<'a> {
+    /// Jobs for `tenant`, made at `now`.
+    pub fn new(csv: impl Read + 'a, tenant: &'a str, now: DateTime<Utc>, zones: &'a Zones) -> Self {
+        let csv: Box<dyn Read + 'a> = Box::new(csv);
+        CsvLines {
+            reader: csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(csv),
+            tenant,
+            now,
+            zones,
+            header: None,
+            record: csv::StringRecord::new(),
+            seen: Seen::default(),
+            has_rows: false,
+            is_over: false,
+        }
+    }
+
+    /// The last line: nothing below it can be read.
+    fn end_by(&mut self, line: Line) -> Option<Line> {
+        self.is_over = true;
+        Some(line)
+    }
+
+    fn read_row(&mut self, header: &csv::StringRecord) -> Option<Line> {
+        let line = self.reader.position().line();
+        let read = self.reader.read_record(&mut self.record);
+        let number = self.record.position().map_or(line, csv::Position::line);
+        match read {
+            Ok(false) => {
+                self.is_over = true;
+                let empty = LineProblem::plain("the file has no rows below its header");
+                return (!self.has_rows).then(|| Line::refused(0, empty));
+            }
+            Err(error) => {
+                self.has_rows = true;
+                // What cannot be read now could not be read for ever.
+                self.is_over = error.is_io_error();
+                return Some(Line::refused(number, LineProblem::plain(csv_problem(&error))));
+            }
+            Ok(true) => self.has_rows = true,
+        }
+        let row = Row::of(header, &self.record);
+        let read = job_of(row, self.tenant, self.now, self.zones)
+            .map_err(|(column, problem)| LineProblem::in_column(column, problem));
+        let read = read.and_then(|spec| match self.seen.first(spec.key.as_str(), number) {
+            None => Ok(spec),
+            Some(first) => Err(LineProblem::in_column(
+                "customer",
+                format!("customer and kind are the same as in line {first}: each pair names one job"),
+            )),
+        });
+        let notes = read.as_ref().map(JobSpec::warnings).unwrap_or_default();
+        Some(Line { number, read, notes })
+    }
+}
+
+impl Iterator for CsvLines<'_> {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        if self.is_over {
+            return None;
+        }
+        let header = match self.header.take() {
+            Some(header) => header,
+            None => match self.reader.headers() {
+                Err(error) => {
+                    let problem = format!("the header cannot be read: {}", csv_problem(&error));
+                    return self.end_by(Line::refused(0, LineProblem::plain(problem)));
+                }
+                Ok(header) => match check_header(header) {
+                    Err(problem) => return self.end_by(Line::refused(1, LineProblem::plain(problem))),
+                    Ok(()) => header.clone(),
+                },
+            },
+        };
+        let line = self.read_row(&header);
+        self.header = Some(header);
+        line
+    }
+}
+
+/// Reads the jobs of a file named `name` for `tenant`, all of them or none.
 ///
 /// # Errors
 /// One line for each problem: file, line, column, and what was expected. At most twenty, and how many more there are.
@@ -97,75 +185,39 @@ pub fn read_jobs(
     now: DateTime<Utc>,
     zones: &Zones,
 ) -> Result<Vec<JobSpec>, Vec<String>> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(csv);
-    let header =
-        reader.headers().map_err(|e| vec![format!("{name}: the header cannot be read: {}", csv_problem(&e))])?;
+    let (mut specs, mut problems, mut more) = (Vec::new(), Vec::new(), 0_u64);
+    for line in CsvLines::new(csv, tenant, now, zones) {
+        match line.problem(name) {
+            Some(_) if problems.len() == PROBLEMS_SHOWN => more += 1,
+            Some(problem) => problems.push(problem),
+            None => specs.extend(line.read),
+        }
+    }
+    if more > 0 {
+        problems.push(format!("{name}: and {more} more"));
+    }
+    if problems.is_empty() { Ok(specs) } else { Err(problems) }
+}
+
+fn check_header(header: &csv::StringRecord) -> Result<(), String> {
     let missing: Vec<&str> = COLUMNS.into_iter().filter(|column| !header.iter().any(|h| h == *column)).collect();
     if !missing.is_empty() {
         let hint = if header.len() == 1 { "; separate the columns by commas" } else { "" };
-        return Err(vec![format!(
-            "{name}, line 1: column {} is missing: the header must name {}{hint}",
-            missing.join(", "),
-            COLUMNS.join(",")
-        )]);
+        let (missing, all) = (missing.join(", "), COLUMNS.join(","));
+        return Err(format!("column {missing} is missing: the header must name {all}{hint}"));
     }
     if let Some(twice) =
         COLUMNS.iter().chain(&MORE_COLUMNS).find(|name| header.iter().filter(|h| h == *name).count() > 1)
     {
-        return Err(vec![format!("{name}, line 1: column {twice} is there twice: leave one out")]);
+        return Err(format!("column {twice} is there twice: leave one out"));
     }
     let is_known = |column: &&str| COLUMNS.contains(column) || MORE_COLUMNS.contains(column);
     let unknown = header.iter().filter(|column| !is_known(column)).count();
     if unknown > 0 {
         let columns = if unknown == 1 { "column has an unknown name" } else { "columns have unknown names" };
-        return Err(vec![format!(
-            "{name}, line 1: {unknown} {columns}: allowed are {},{}",
-            COLUMNS.join(","),
-            MORE_COLUMNS.join(",")
-        )]);
+        return Err(format!("{unknown} {columns}: allowed are {},{}", COLUMNS.join(","), MORE_COLUMNS.join(",")));
     }
-    let (mut specs, mut problems) = (Vec::new(), Vec::new());
-    let mut seen: HashMap<JobKey, u64> = HashMap::new();
-    let header = header.clone();
-    let mut record = csv::StringRecord::new();
-    loop {
-        let line = reader.position().line();
-        let read = reader.read_record(&mut record);
-        let line = record.position().map_or(line, csv::Position::line);
-        match read {
-            Ok(false) => break,
-            Err(error) => {
-                problems.push(format!("{name}, line {line}: {}", csv_problem(&error)));
-                if error.is_io_error() {
-                    break;
-                }
-                continue;
-            }
-            Ok(true) => {}
-        }
-        match job_of(Row::of(&header, &record), tenant, now, zones) {
-            Ok(spec) => match seen.insert(spec.key.clone(), line) {
-                None => specs.push(spec),
-                Some(first) => problems.push(format!(
-                    "{name}, line {line}, column customer: customer and kind are the same as in line {first}: each pair names \
-                     one job"
-                )),
-            },
-            Err((column, problem)) => problems.push(format!("{name}, line {line}, column {column}: {problem}")),
-        }
-    }
-    if problems.is_empty() && specs.is_empty() {
-        problems.push(format!("{name}: the file has no rows below its header"));
-    }
-    if problems.is_empty() {
-        return Ok(specs);
-    }
-    let more = problems.len().saturating_sub(PROBLEMS_SHOWN);
-    problems.truncate(PROBLEMS_SHOWN);
-    if more > 0 {
-        problems.push(format!("{name}: and {more} more"));
-    }
-    Err(problems)
+    Ok(())
 }
 
 fn job_of(row: Row, tenant: &str, now: DateTime<Utc>, zones: &Zones) -> Result<JobSpec, (&'static str, String)> {
@@ -268,50 +320,6 @@ fn csv_problem(error: &csv::Error) -> String {
         csv::ErrorKind::Io(error) => format!("cannot be read: {error}"),
         _ => format!("cannot be read: expected the columns {}", COLUMNS.join(",")),
     }
-}
-
-/// What an import came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImportReport {
-    /// Jobs made.
-    pub created: u64,
-    /// Jobs that were there already, the same.
-    pub same: u64,
-    /// Jobs that were there already with another content; left as they are.
-    pub different: u64,
-    /// Jobs whose schedules have no firing left; not made.
-    pub over: Vec<JobKey>,
-}
-
-/// Makes the jobs; `done` is called after each.
-///
-/// # Errors
-/// The first job that could not be stored, after several tries. Those before it are; importing again goes on from there.
-pub async fn import(
-    jobs: &dyn JobStore,
-    clock: &dyn Clock,
-    world: &Timetable<'_>,
-    specs: Vec<JobSpec>,
-    by: &str,
-    done: impl Fn(),
-) -> Result<ImportReport, crate::operations::OperationError> {
-    let create = async |spec: JobSpec| {
-        let key = spec.key.clone();
-        create_missing_job(jobs, clock, world, spec, by).await.map(|created| (key, created))
-    };
-    let mut writes = stream::iter(specs.into_iter().map(create)).buffer_unordered(WRITES_AT_ONCE);
-    let mut report = ImportReport::default();
-    while let Some(created) = writes.next().await {
-        let (key, created) = created?;
-        match created {
-            Created::New(_) => report.created += 1,
-            Created::Same(_) | Created::Before(_) => report.same += 1,
-            Created::Different => report.different += 1,
-            Created::Over => report.over.push(key),
-        }
-        done();
-    }
-    Ok(report)
 }
 
 #[cfg(test)]
