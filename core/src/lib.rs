@@ -8,6 +8,7 @@
 //! the suites that both must pass. With default features nothing here knows AWS, reads a clock, or performs I/O.
 
 pub mod address;
+pub mod audit;
 #[cfg(feature = "aws")]
 pub mod aws;
 pub mod circuit;
