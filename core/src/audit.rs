@@ -215,7 +215,8 @@ pub struct Auditor<'a> {
     next: Option<Due>,
     /// The last instant that has a row: its replays may follow.
     found: Option<(Due, Own)>,
-    cover: Option<Cover>,
+    /// Rows that stand for firings yet to come. A later life of a job that begins in the past has ranges beside a former's.
+    covers: Vec<Cover>,
     summary: Summary,
 }
 
@@ -258,7 +259,7 @@ impl<'a> Auditor<'a> {
             next: calendar.next(),
             calendar,
             found: None,
-            cover: None,
+            covers: Vec::new(),
             summary: Summary::default(),
         }
     }
@@ -288,7 +289,8 @@ impl<'a> Auditor<'a> {
             }
             None => self.count_beside(at, row),
         }
-        self.cover = Cover::of(row).or(self.cover);
+        self.covers.retain(|cover| cover.to >= at);
+        self.covers.extend(Cover::of(row));
     }
 
     /// Tells the instants that are left, and says how many stand how.
@@ -341,10 +343,10 @@ impl<'a> Auditor<'a> {
 
     /// What became of an instant of which no row of its own says how it ended.
     fn without_row(&self, due: &Due) -> Standing {
-        // A range that an older timetable counted says nothing about the firings of this one.
-        let cover = self.cover.filter(|cover| due.at <= cover.to && cover.generation >= due.generation);
+        // A range that another timetable counted says nothing about the firings of this one.
+        let cover = self.covers.iter().find(|cover| due.at <= cover.to && cover.generation == due.generation);
         if let Some(Cover { reason, .. }) = cover {
-            return Standing::Row { status: RunStatus::Skipped, reason, replayed: None };
+            return Standing::Row { status: RunStatus::Skipped, reason: *reason, replayed: None };
         }
         if let Some(standing) = due.not_passed {
             return standing;

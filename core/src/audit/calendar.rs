@@ -65,12 +65,10 @@ pub(super) fn known_from(versions: &[Version<'_>]) -> Option<DateTime<Utc>> {
     if first.job.version == 1 {
         return Some(DateTime::<Utc>::MIN_UTC);
     }
-    let decided = Decided::of(None, first);
-    Some(match decided.how {
-        How::Ended => decides_from(first.since),
-        How::Made => first.job.created_at,
-        How::Kept | How::Anew => decided.from,
-    })
+    let Decided { how, at, from } = Decided::of(None, first);
+    let from = if how == How::Ended { decides_from(at) } else { from };
+    // Before that may have been another life.
+    Some(from.max(decides_from(first.job.created_at)))
 }
 
 /// The versions of one generation.
