@@ -1,13 +1,13 @@
 //! Step 9, *record*: whether everything that was due was done: each instant of a job's calendar, held against its rows.
 //!
-//! What was due follows from the job's versions alone ([`calendar`]), what became of it from the rows, so that neither
-//! vouches for itself. Where a row is missing, only three things explain it: the job has not come to the instant yet, its
-//! run may still be in a queue, or a cancel ended it first.
+//! What was due follows from the job's versions alone (`calendar`), what became of it from the rows, so that neither
+//! vouches for itself. Where a row is missing, three things explain it and nothing else: the job has not come to the
+//! instant yet, its run may still be in a queue, or a cancel ended it first.
 //!
 //! Invariant: **each instant of the span that was due is told once, in ascending order, with one standing**, and the
-//! standings of a [`Summary`] add up to its `due`. An instant without a row that the job has passed, older than the grace
-//! and not held back, is told as missing and as nothing else. That is a question and no proof: its message may still wait,
-//! when it was dispatched late. To queue it again is harmless ([`Job::requeue`](crate::job::Job::requeue)).
+//! standings of a [`Summary`] add up to its `due`. An instant without a row that the job has passed, older than the
+//! grace and not held back, is told as missing and as nothing else. That is a question and no proof: its message may
+//! still wait, when it was dispatched late. To queue it again is harmless ([`Job::requeue`]).
 //!
 //! Times are placed by the zone rules of today: where those of a zone changed meanwhile, a run that was placed by the
 //! former ones is counted as beside the calendar, and its instant by the present ones may be told as missing.
@@ -37,7 +37,7 @@ pub struct Version<'a> {
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Inquiry<'a> {
-    /// The job's versions without a gap, the oldest first, the last as the job stands. The oldest ones may be forgotten.
+    /// The job's versions without a gap, the oldest first, the last as the job stands. The oldest may be forgotten.
     pub versions: &'a [Version<'a>],
     /// The first instant that is asked about.
     pub from: DateTime<Utc>,
@@ -215,7 +215,7 @@ pub struct Auditor<'a> {
     next: Option<Due>,
     /// The last instant that has a row: its replays may follow.
     found: Option<(Due, Own)>,
-    /// Rows that stand for firings yet to come. A later life of a job that begins in the past has ranges beside a former's.
+    /// Rows that stand for firings yet to come. A later life that begins in the past has ranges beside a former one's.
     covers: Vec<Cover>,
     summary: Summary,
 }
@@ -269,8 +269,8 @@ impl<'a> Auditor<'a> {
         self.asked.from
     }
 
-    /// Takes the next row, in ascending order of run keys, and tells the instants that are settled by that. Rows before the
-    /// span may be left out up to the last firing's that is not void: that one may stand for a range that reaches into it.
+    /// Takes the next row, in ascending order of run keys, and tells the instants that are settled by that. Of the rows
+    /// before the span it needs those from the last firing's on that is not void: a range may reach into it.
     pub fn row(&mut self, row: &RunRow, tell: &mut dyn FnMut(&Instant)) {
         let key = &row.id.run_key;
         let Some(at) = key.instant() else { return };

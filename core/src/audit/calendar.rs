@@ -1,8 +1,8 @@
 //! What was due: the instants at which a job's versions, each by its own timetable, called for a run.
 //!
 //! Versions of one generation go by one decision; they are one *term*. A term decides from its boundary on, the newest
-//! that may decide an instant does, and each instant comes once. Nothing is collected: a term holds the one instant that
-//! it comes to next.
+//! that may decide an instant does, and each instant comes once. Nothing is collected: a term holds the one instant
+//! that it comes to next.
 
 use super::{Open, Standing, Version};
 use crate::job::{Job, JobState, decides_from};
@@ -229,8 +229,8 @@ impl<'a> Term<'a> {
         self.next = following.filter(|next| next.at <= self.last);
     }
 
-    /// The last instant that the job's number of runs allows, or that it passed when its schedule was over; none = there is
-    /// no such bound before `latest`.
+    /// The last instant that the job's number of runs allows, or that it passed when its schedule was over; none = there
+    /// is no such bound before `latest`.
     fn over_at(&self, latest: DateTime<Utc>, zones: &Zones) -> Option<DateTime<Utc>> {
         let job = self.job;
         match (job.next(), job.runs_left) {

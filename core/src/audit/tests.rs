@@ -305,7 +305,7 @@ fn a_range_that_a_former_timetable_counted_says_nothing_of_this_one() {
     let range = log.range("06:00", "09:00", 4);
     log.reschedule("09:10", "cron 0,30 * * * *");
     assert_eq!(
-        log.told(&[range.clone()], "09:20")[..3],
+        log.told(std::slice::from_ref(&range), "09:20")[..3],
         ["06:00 skipped missed", "06:30 not_dispatched", "07:00 not_dispatched"]
     );
     log.pass(7, "09:20");

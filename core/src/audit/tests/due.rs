@@ -24,7 +24,7 @@ fn what_was_sent_ahead_and_superseded_is_decided_anew() {
     let void = log.void("06:00", SkipReason::Superseded);
     let mut urgent = log.job.clone();
     log.reschedule("05:59:40", "cron 15 * * * *");
-    assert_eq!(log.told(&[void.clone()], "06:20"), ["06:15 not_dispatched"]);
+    assert_eq!(log.told(std::slice::from_ref(&void), "06:20"), ["06:15 not_dispatched"]);
     // Under the same timetable the job comes to it again.
     std::mem::swap(&mut log.job, &mut urgent);
     log.past.clear();
@@ -34,6 +34,9 @@ fn what_was_sent_ahead_and_superseded_is_decided_anew() {
 
 #[test]
 fn an_owed_instant_stays_owed_and_the_new_timetable_goes_on_from_the_edit() {
+    let mut within = Log::hourly();
+    within.reschedule("06:00", "cron 30 * * * *");
+    assert_eq!(times(&within.told(&[], "06:40")), ["06:00", "06:30"], "owed in the second of the edit");
     let mut log = Log::hourly();
     log.reschedule("06:20", "cron 10,40 * * * *");
     assert_eq!(log.told(&[], "07:15"), ["06:00 not_dispatched", "06:40 not_dispatched", "07:10 not_dispatched"]);

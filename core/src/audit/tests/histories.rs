@@ -6,6 +6,7 @@ use crate::missed::Many;
 use crate::schedule::Timing;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 
 const GRACE_S: i64 = 300;
 
@@ -238,7 +239,7 @@ impl History {
                 self.edit(JobSpec { priority: other, ..spec }, self.lists.plan);
             }
             Act::Reword => {
-                let payload = spec.payload.with_text(&format!("Your bill of {}", now.timestamp()));
+                let payload = spec.payload.with_text(format!("Your bill of {}", now.timestamp()));
                 self.edit(JobSpec { payload, ..spec }, self.lists.plan);
             }
             Act::Pause => drop(self.log.change(&Change::Pause, now)),
@@ -360,9 +361,9 @@ impl History {
                 (_, Some((void_gen, _))) => void(SkipReason::Cancelled, *void_gen),
                 (_, None) => void(SkipReason::Superseded, present),
             };
-            if !self.rows.contains_key(&key) {
+            if let Entry::Vacant(place) = self.rows.entry(key.clone()) {
                 beside += u64::from(!due.contains(s) && row.status != RunStatus::Skipped);
-                self.rows.insert(key, row);
+                place.insert(row);
             }
         }
         beside
