@@ -8,6 +8,7 @@ mod key;
 mod manual;
 mod voids;
 
+pub(crate) use change::decides_from;
 pub use change::{Change, ChangeError, Changed};
 pub use key::{JobKey, check_tenant};
 pub use manual::request_token;

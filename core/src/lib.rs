@@ -3,12 +3,13 @@
 //! A run goes nine steps: **job → due → dispatch → queue → lease → idempotency → rate → deliver → record.** The rules of
 //! each are pure functions over values: [`job`] and [`schedule`], [`due`], [`dispatch`], [`message`], [`lease`],
 //! [`idempotency`], [`rate`] and [`steering`], [`render`] (what a call carries), [`retry`] (what a delivery's outcome
-//! means), [`run`] (the row and its state machine).
+//! means), [`run`] (the row and its state machine), [`audit`] (whether each instant that was due was done).
 //! [`ports`] are what the services need of the world, `aws` and `memory` the two worlds they run in, and `conformance`
 //! the suites that both must pass. With default features nothing here knows AWS, reads a clock, or performs I/O.
 
 pub mod access;
 pub mod address;
+pub mod audit;
 #[cfg(feature = "aws")]
 pub mod aws;
 pub mod circuit;

@@ -57,6 +57,11 @@ impl RunKey {
         RunKey(replays.map_or(&*self.0, |(original, _)| original).to_owned())
     }
 
+    /// Whether it is the key of a firing, and neither of a run made by hand nor of a replay.
+    pub fn is_scheduled(&self) -> bool {
+        self.split().1.is_empty()
+    }
+
     /// Whether the run was made by hand, and not by its job's schedule. A replay of such a run counts as one.
     pub fn is_manual(&self) -> bool {
         let (_, suffix) = self.split();
@@ -187,6 +192,16 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// The word for tables and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SkipReason::Cancelled => "cancelled",
+            SkipReason::Superseded => "superseded",
+            SkipReason::Deadline => "deadline",
+            SkipReason::Missed => "missed",
+        }
+    }
+
     /// Whether a later generation may still run the instant.
     pub fn is_void(self) -> bool {
         matches!(self, SkipReason::Cancelled | SkipReason::Superseded)

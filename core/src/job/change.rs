@@ -300,7 +300,7 @@ impl Job {
 }
 
 /// From which instant on a change at `now` decides: the first one that lies ahead.
-fn decides_from(now: DateTime<Utc>) -> DateTime<Utc> {
+pub(crate) fn decides_from(now: DateTime<Utc>) -> DateTime<Utc> {
     whole_second(now) + TimeDelta::seconds(1)
 }
 

@@ -3,6 +3,7 @@
 use super::{ChangeError, Job, JobState};
 use crate::message::{MESSAGE_VERSION, Message};
 use crate::run::{RunKey, RunRow};
+use crate::schedule::Firing;
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
@@ -59,6 +60,29 @@ impl Job {
             due_at: original.due_at,
             first_enqueued_at: now,
             scheduler: "replay".into(),
+        })
+    }
+
+    /// The message of the firing at `scheduled_at` once more, where neither a row nor a message of it is to be found: under
+    /// its own run key, so that a repeat is harmless, and as the job's present generation decides. A paused job's waits.
+    ///
+    /// The caller knows that the instant was due: a row of any other would be written by this.
+    ///
+    /// # Errors
+    /// When the job's runs would not be run; says what to do first.
+    pub fn requeue(&self, scheduled_at: DateTime<Utc>, now: DateTime<Utc>) -> Result<Message, ChangeError> {
+        if self.state != JobState::Paused {
+            self.runs_by_hand()?;
+        }
+        Ok(Message {
+            v: MESSAGE_VERSION,
+            job_key: self.spec.key.clone(),
+            run_key: RunKey::scheduled(scheduled_at),
+            generation: self.generation,
+            scheduled_at,
+            due_at: self.spec.due_at(&Firing { at: scheduled_at, wall: None }),
+            first_enqueued_at: now,
+            scheduler: "requeue".into(),
         })
     }
 

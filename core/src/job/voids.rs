@@ -43,6 +43,11 @@ impl Voids {
         self.0.first().map_or(0, |first| first.generation)
     }
 
+    /// The last change: its generation is the job's present one.
+    pub fn latest(&self) -> Option<Void> {
+        self.0.last().copied()
+    }
+
     /// G(i): the highest generation whose boundary is not after the instant.
     pub fn deciding(&self, scheduled_at: DateTime<Utc>) -> u64 {
         let instant = scheduled_at.timestamp();

@@ -605,6 +605,7 @@ fn a_replay_has_a_key_of_its_own_and_names_its_original() {
         assert_eq!(replay.as_str(), format!("{original}r2"));
         assert_eq!((replay.original(), original.original()), (original.clone(), original.clone()));
         assert_eq!(replay.replay(3), original.replay(3), "of a replay it is the original that is replayed");
+        assert!(!replay.is_scheduled() && original.is_scheduled() != original.is_manual());
         assert_eq!((replay.is_manual(), replay.instant()), (original.is_manual(), original.instant()));
         assert!(RunKey::try_from(String::from(replay)).is_ok());
     }

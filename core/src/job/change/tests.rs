@@ -442,3 +442,24 @@ fn a_run_by_hand_is_void_by_a_cancel_or_a_former_life_alone() {
         assert_eq!(job.run_by_hand(key.clone(), at("08:00")).unwrap_err().to_string(), expected);
     }
 }
+
+#[test]
+fn what_is_queued_again_is_the_same_run_as_the_job_decides_it_now() {
+    let spread = Spread { key: "c-10001".into(), window_s: 1_800 }; // 1171 s for this key
+    let job = edited(&fired(&daily(), at("09:00")), at("09:05"), |spec| spec.spread = Some(spread.clone()));
+    let message = job.requeue(at("09:00"), at("12:00")).unwrap();
+    assert_eq!(message.run_key, RunKey::scheduled(at("09:00")));
+    assert_eq!((message.scheduled_at, message.due_at), (at("09:00"), at("09:19:31")));
+    assert_eq!((message.first_enqueued_at, message.scheduler.as_str()), (at("12:00"), "requeue"));
+    assert!(message.generation == job.generation && !void(&job, at("09:00"), message.generation));
+    for state in [JobState::Done, JobState::Paused] {
+        assert!(Job { state, ..job.clone() }.requeue(at("09:00"), at("12:00")).is_ok(), "{state:?}");
+    }
+    for (state, expected) in [
+        (JobState::Cancelled, "it is cancelled: create it again"),
+        (JobState::Quarantined, "it is quarantined: release or edit it first"),
+    ] {
+        let refused = Job { state, ..job.clone() }.requeue(at("09:00"), at("12:00")).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
+}
