@@ -91,7 +91,7 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Shards(ShardsCommand::Release { shard }) => operate::release_shard(names, shard).await,
         Command::Shards(ShardsCommand::Grow(args)) => operate::grow_shards(names, &args).await,
         Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
-        Command::Runs(RunsCommand::Replay(args)) => change::replay(names, args).await,
+        Command::Runs(RunsCommand::Replay(args)) => change::replay(names, args, zones()?).await,
         Command::Next(args) => show_next(&args, &zones()?),
         Command::Cost(args) => show_cost(&args, &zones()?),
         Command::Doctor => print(doctor::report(&zones()?, &doctor::ask_store(names).await)),

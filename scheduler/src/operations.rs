@@ -1,15 +1,17 @@
 //! What people do to jobs, over the ports: the command line uses it, and every later surface will.
 
+mod audit;
 mod change;
 mod manual;
 mod quarantine;
 mod replay;
 mod upsert;
 
+pub use audit::{Span, audit_job, requeue, scheduled_instant};
 pub use change::{Outcome, VERSIONS_KEPT, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
-pub use replay::{Replay, replay};
+pub use replay::{Planned, Replay, ReplayPlan, perform_replay, plan_replay, replay};
 pub use upsert::{Upsert, put_job};
 
 use chrono::{DateTime, Utc};

@@ -5,6 +5,7 @@ use punctual_core::due::Shards;
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
 use punctual_core::retry::{Outcome, RetryRule};
 use punctual_core::run::{RunId, RunStatus, SkipReason};
+use punctual_core::zone::Zones;
 use punctual_scheduler::operations::{Replay, replay};
 use punctual_tests::{Town, at, reminder, run_of};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ async fn town_with_a_dead_run(plan: FaultPlan, start: StartRule) -> Town {
 }
 
 async fn ask(town: &Town) -> Replay {
-    replay(&town.world.ports(), &*town.clock, &the_run()).await.expect("it is answered")
+    replay(&town.world.ports(), &*town.clock, &Zones::embedded(), &the_run(), "ann").await.expect("it is answered")
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,10 +83,38 @@ async fn a_replay_that_dies_is_replayed_from_the_original() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_past_the_originals_deadline_is_skipped_and_calls_nobody() {
+async fn a_replay_past_the_originals_deadline_is_not_asked_for() {
     let town = town_with_a_dead_run(FaultPlan::default(), StartRule::WithinS(600)).await;
     tokio::time::sleep(Duration::from_secs(700)).await;
+    assert_eq!(ask(&town).await, Replay::TooLate);
+    assert_eq!((town.world.waiting().len(), town.world.row(&the_replay(1))), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sees_to_a_letter_takes_it_from_those_that_wait_and_a_dead_replay_waits_itself() {
+    let town = town_with_a_dead_run(FaultPlan::default(), StartRule::Always).await;
+    let waiting = async || {
+        let page = town.world.ports().history.attention("bank", None, 9).await.expect("it can be read");
+        page.rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting().await, [the_run()]);
+    town.world.script(PHONE, [busy()]);
     ask(&town).await;
+    assert_eq!(waiting().await, [], "it is on its way");
+    assert!(town.until(60, |world| has(world, &the_replay(1), RunStatus::Dead)).await);
+    assert_eq!(waiting().await, [the_replay(1)]);
+    let note = town.world.ports().history.attended(&the_run()).await.expect("it can be read").expect("it was noted");
+    assert_eq!((note.by.as_str(), note.replay), ("ann", Some(the_replay(1).run_key)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_that_waited_past_the_originals_deadline_is_skipped_and_calls_nobody() {
+    let town = town_with_a_dead_run(FaultPlan::default(), StartRule::WithinS(600)).await;
+    let job = town.world.job(&the_run().job_key).expect("it is there");
+    let message = job.replay(&town.world.row(&the_run()).expect("it is there"), 1, town.clock.now());
+    let body = message.expect("it can be replayed").encode();
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    town.world.ports().queue.send(job.spec.priority, &[body]).await.expect("it is taken");
     assert!(town.until(60, |world| has(world, &the_replay(1), RunStatus::Skipped)).await);
     assert_eq!(town.world.row(&the_replay(1)).and_then(|row| row.reason), Some(SkipReason::Deadline));
     assert_eq!(town.world.sends_of(&the_run()), 1);

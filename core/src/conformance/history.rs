@@ -3,7 +3,7 @@
 use super::eventually;
 use super::samples::{at, at_ms, random_name, row};
 use crate::job::JobKey;
-use crate::ports::{Attended, Ports, Put, RowSpan};
+use crate::ports::{Attended, Ports, Put, RowSpan, place_in_attention};
 use crate::run::{RunId, RunKey, RunRow, RunStatus};
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -105,6 +105,10 @@ pub async fn what_waits_for_a_person_is_listed_until_it_is_seen_to(ports: &Ports
     let seen_to = expected.remove(1);
     assert_eq!(ports.history.attend(&seen_to, &note(at_ms(1))).await, Ok(true));
     shows(&expected).await;
+    let seen = ports.runs.get(&seen_to).await.expect("it can be read").expect("it is there");
+    let behind = ports.history.attention(&tenant, Some(place_in_attention(&seen)), 9).await.expect("it can be read");
+    let behind: Vec<RunId> = behind.rows.into_iter().map(|row| row.id).collect();
+    assert_eq!(behind, expected[1..], "a page starts behind a row that waits no more");
     let row = ports.runs.get(&seen_to).await.expect("it can be read").expect("it is there");
     assert_eq!(row.status, RunStatus::Indeterminate, "its row stays as it is");
 }

@@ -3,7 +3,7 @@
 use super::{World, to_ms};
 use crate::error::PortError;
 use crate::job::JobKey;
-use crate::ports::{Attended, PageToken, PortResult, RowPage, RowSpan, RunHistory};
+use crate::ports::{Attended, PageToken, PortResult, RowPage, RowSpan, RunHistory, place_in_attention};
 use crate::run::{RunId, RunKey, RunRow};
 use async_trait::async_trait;
 
@@ -35,14 +35,14 @@ impl RunHistory for World {
             state.rows.0.iter().filter(|(key, _)| key.tenant() == tenant).flat_map(|(_, rows)| rows.values());
         let waits = |row: &&RunRow| row.status.has_letter() && !state.attended.contains_key(&row.id);
         let mut rows: Vec<RunRow> = of_tenant.filter(waits).cloned().collect();
-        let place = |row: &RunRow| format!("{}|{}", row.completed_at.map_or(0, |at| at.timestamp_millis()), row.id);
+        let place = |row: &RunRow| place_in_attention(row).0;
         rows.sort_by_key(place);
         if let Some(PageToken(after)) = after {
             rows.retain(|row| place(row) > after);
         }
         rows.truncate(limit);
         let last = rows.last().filter(|_| rows.len() == limit);
-        Ok(RowPage { next: last.map(|row| PageToken(place(row))), rows })
+        Ok(RowPage { next: last.map(place_in_attention), rows })
     }
 
     async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool> {

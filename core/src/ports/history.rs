@@ -71,6 +71,12 @@ pub struct RowPage {
     pub next: Option<PageToken>,
 }
 
+/// Where a row stands in the listing of what waits for a person: a page that starts behind it begins with the next one,
+/// whether the row still waits or not.
+pub fn place_in_attention(row: &RunRow) -> PageToken {
+    PageToken(format!("{}|{}", row.completed_at.map_or(0, |at| at.timestamp_millis()), row.id))
+}
+
 /// That somebody saw to a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attended {

@@ -106,7 +106,8 @@ pub(super) fn cursor(listing: &str, token: &PageToken) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-fn read_cursor(listing: &str, cursor: &str) -> Option<PageToken> {
+/// The place that a cursor stands for, if it is one of this listing.
+pub(super) fn read_cursor(listing: &str, cursor: &str) -> Option<PageToken> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (check, token) = bytes.split_at_checked(CHECK_BYTES)?;
     let token = std::str::from_utf8(token).ok()?;

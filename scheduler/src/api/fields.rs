@@ -72,6 +72,15 @@ impl<'a> Fields<'a> {
         number
     }
 
+    /// Yes or no.
+    pub(crate) fn flag(&self, name: &str, problems: &mut Vec<FieldProblem>) -> Option<bool> {
+        let flag = self.get(name)?.as_bool();
+        if flag.is_none() {
+            problems.push(FieldProblem::new(self.at(name), "must be true or false"));
+        }
+        flag
+    }
+
     /// A word that has a meaning of its own.
     pub(crate) fn word<T: std::str::FromStr<Err = String>>(
         &self,

@@ -5,11 +5,13 @@
 
 mod actions;
 mod ask;
+mod audit;
 pub mod document;
 mod fields;
 mod gate;
 pub mod import;
 mod jobs;
+mod letters;
 pub mod problem;
 mod routes;
 mod runs;
@@ -145,6 +147,12 @@ async fn perform(api: &Arc<Api>, op: Op, caller: Option<Caller>, request: Reques
         Op::ListRates => steering::rates(api, request).await,
         Op::PutRate => steering::set_rate(api, caller, id, request).await,
         Op::DeleteRate => steering::unset_rate(api, caller, id, request).await,
+        Op::RequeueRun => audit::requeue_run(api, caller, id, run, request).await,
+        Op::ListDeadLetters => letters::list(api, caller, request).await,
+        Op::ReplayDeadLetters => letters::replay(api, caller, request).await,
+        Op::DropDeadLetters => letters::drop_letters(api, caller, request).await,
+        Op::Audit => audit::audit(api, caller, request).await,
+        Op::RequeueMissing => audit::requeue_missing(api, caller, request).await,
         Op::Status => steering::show_status(api, caller, request).await,
         Op::Healthz | Op::Readyz => Err(Problem::missing("it was answered before")),
     }

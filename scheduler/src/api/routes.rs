@@ -32,6 +32,8 @@ pub enum Op {
     ListRuns,
     /// Show a run.
     GetRun,
+    /// Enqueue a run of the timetable again.
+    RequeueRun,
     /// Show when a job fires next.
     NextFirings,
     /// Show who changed a job.
@@ -40,6 +42,12 @@ pub enum Op {
     PreviewSchedule,
     /// Make or change the jobs of a stream of lines.
     ImportJobs,
+    /// List dead letters.
+    ListDeadLetters,
+    /// Run dead letters once more.
+    ReplayDeadLetters,
+    /// Leave dead letters at that.
+    DropDeadLetters,
     /// List holds.
     ListHolds,
     /// Hold.
@@ -52,6 +60,10 @@ pub enum Op {
     PutRate,
     /// Take the limit of a target away.
     DeleteRate,
+    /// Hold the calendar against the rows.
+    Audit,
+    /// Enqueue what is missing.
+    RequeueMissing,
     /// Show shards, queues and workers.
     Status,
     /// Whether the process is up.
@@ -82,7 +94,7 @@ const fn open(op: Op, path: &'static str) -> Route {
 }
 
 /// The routes, in the order of the contract.
-pub static ROUTES: [Route; 26] = [
+pub static ROUTES: [Route; 32] = [
     route(Op::CreateJob, Method::POST, "/v1/jobs", Role::Write),
     route(Op::ListJobs, Method::GET, "/v1/jobs", Role::Read),
     route(Op::GetJob, Method::GET, "/v1/jobs/{id}", Role::Read),
@@ -96,16 +108,22 @@ pub static ROUTES: [Route; 26] = [
     route(Op::ReleaseJobs, Method::POST, "/v1/jobs/{id}/release", Role::Write),
     route(Op::ListRuns, Method::GET, "/v1/jobs/{id}/runs", Role::Read),
     route(Op::GetRun, Method::GET, "/v1/jobs/{id}/runs/{run}", Role::Read),
+    route(Op::RequeueRun, Method::POST, "/v1/jobs/{id}/runs/{run}/requeue", Role::Operate),
     route(Op::NextFirings, Method::GET, "/v1/jobs/{id}/next", Role::Read),
     route(Op::ListChanges, Method::GET, "/v1/jobs/{id}/changes", Role::Read),
     route(Op::PreviewSchedule, Method::POST, "/v1/schedules/preview", Role::Read),
     route(Op::ImportJobs, Method::POST, "/v1/jobs/import", Role::Write),
+    route(Op::ListDeadLetters, Method::GET, "/v1/dead-letters", Role::Read),
+    route(Op::ReplayDeadLetters, Method::POST, "/v1/dead-letters/replay", Role::Operate),
+    route(Op::DropDeadLetters, Method::POST, "/v1/dead-letters/drop", Role::Operate),
     route(Op::ListHolds, Method::GET, "/v1/holds", Role::Read),
     route(Op::PutHold, Method::PUT, "/v1/holds/{scope}", Role::Operate),
     route(Op::DeleteHold, Method::DELETE, "/v1/holds/{scope}", Role::Operate),
     route(Op::ListRates, Method::GET, "/v1/rates", Role::Read),
     route(Op::PutRate, Method::PUT, "/v1/rates/{target}", Role::Operate),
     route(Op::DeleteRate, Method::DELETE, "/v1/rates/{target}", Role::Operate),
+    route(Op::Audit, Method::GET, "/v1/audit", Role::Read),
+    route(Op::RequeueMissing, Method::POST, "/v1/audit/requeue", Role::Operate),
     route(Op::Status, Method::GET, "/v1/status", Role::Read),
     open(Op::Healthz, "/healthz"),
     open(Op::Readyz, "/readyz"),

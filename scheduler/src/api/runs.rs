@@ -15,7 +15,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_core::job::Job;
+use punctual_core::job::{Job, JobKey};
 use punctual_core::ports::{Attended, JobRead, PageToken, RowSpan, VERSIONS};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::{Schedule, parse_moment};
@@ -45,6 +45,13 @@ pub(super) async fn list(api: &Api, caller: &Caller, id: &str, request: Request)
     let mut shown = page(items, &listing, rows.next.as_ref());
     shown["next_run_at"] = json!(job.next_scheduled_at.map(instant));
     Ok(answer(StatusCode::OK, &shown))
+}
+
+/// The run of an id: job key, `:`, run key.
+pub(super) fn run_id(text: &str) -> Option<RunId> {
+    let (job_key, run_key) = text.rsplit_once(':')?;
+    let (job_key, run_key) = (JobKey::try_from(job_key.to_owned()).ok()?, RunKey::try_from(run_key.to_owned()).ok()?);
+    Some(RunId { job_key, run_key })
 }
 
 /// The run that an address names.

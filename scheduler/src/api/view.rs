@@ -31,8 +31,8 @@ pub(super) fn job(_: &Api, caller: &Caller, job: &Job) -> Value {
     put("tzdb", json!(job.tzdb.as_ref().map(|version| version.as_str())));
     put("version", json!(job.version));
     put("generation", json!(job.generation));
-    put("created_at", json!(instant(job.created_at)));
-    put("updated_at", json!(instant(job.updated_at)));
+    put("created_at", json!(exact(job.created_at)));
+    put("updated_at", json!(exact(job.updated_at)));
     put("updated_by", json!(job.updated_by));
     put("expires_at", json!(job.expires_at.map(instant)));
     put("error", json!(job.error));

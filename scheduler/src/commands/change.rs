@@ -94,11 +94,12 @@ fn patched(old: &JobSpec, args: &EditArgs, now: DateTime<Utc>, zones: &Zones) ->
     })
 }
 
-pub(super) async fn replay(names: Names, args: ReplayArgs) -> Result<(), CommandError> {
+pub(super) async fn replay(names: Names, args: ReplayArgs, zones: Zones) -> Result<(), CommandError> {
     let job_key = JobKey::new(&args.tenant, &args.job).map_err(bad)?;
     let run = RunId { job_key, run_key: RunKey::try_from(args.run).map_err(bad)? };
     let Store { aws, ports, .. } = Store::open(names).await?;
-    match operations::replay(&ports, &*aws.clock, &run).await.map_err(refused)? {
+    match operations::replay(&ports, &*aws.clock, &zones, &run, &user()).await.map_err(refused)? {
+        Replay::TooLate => Err(failed(format!("run {run} may not start any more: its deadline is over"))),
         Replay::Enqueued(replay) => print(format_args!("run {replay} is in its queue")),
         Replay::Stands(latest, status) => Err(CommandError::Failed(format!(
             "run {latest} is {}: only what is dead or indeterminate is replayed",

@@ -1,0 +1,140 @@
+//! The audit of a job: its versions and rows, fetched and handed to the rule ([`punctual_core::audit`]); and what is missing,
+//! enqueued again.
+
+use super::{OperationError, insist};
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_core::audit::{Auditor, Inquiry, Instant, Summary, Version};
+use punctual_core::clock::Clock;
+use punctual_core::error::PortError;
+use punctual_core::job::{Job, JobKey};
+use punctual_core::ports::{BATCH, JobRead, Ports, RowSpan, VERSIONS};
+use punctual_core::run::{RunKey, RunRow, SkipReason};
+use punctual_core::steering::Steering;
+use punctual_core::zone::Zones;
+use std::time::Duration;
+
+/// Rows read at a time.
+const PAGE: usize = 200;
+/// Rows before the span that are looked through for one whose range may reach into it: runs by hand and replays may lie
+/// in between.
+const ROWS_BEFORE: usize = 50;
+
+/// What is asked of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The first instant that is asked about.
+    pub from: DateTime<Utc>,
+    /// Behind the last one.
+    pub to: DateTime<Utc>,
+    /// How long a run may be in a queue without a row.
+    pub grace: Duration,
+}
+
+/// Holds what was due of a job against its rows; `tell` hears of each instant, in order.
+///
+/// # Errors
+/// When the store still fails after several tries, or a version cannot be read.
+pub async fn audit_job(
+    ports: &Ports,
+    now: DateTime<Utc>,
+    zones: &Zones,
+    steering: &Steering,
+    job: &Job,
+    span: Span,
+    tell: &mut (dyn FnMut(&Instant) + Send),
+) -> Result<Summary, OperationError> {
+    let key = &job.spec.key;
+    let failed = |error| OperationError::Store(key.to_string(), error);
+    let former = versions_of(ports, job).await?;
+    let mut versions: Vec<Version<'_>> = former.iter().map(|job| Version { job, since: job.updated_at }).collect();
+    versions.push(Version { job, since: job.updated_at });
+    let is_held = steering.hold(key.tenant(), job.spec.priority, &job.spec.payload.target()).is_some();
+    let Span { from, to, grace } = span;
+    let mut auditor = Auditor::new(Inquiry { versions: &versions, from, to, now, grace, is_held, zones });
+    let first = auditor.from();
+    if let Some(before) = row_before(ports, key, first).await.map_err(failed)? {
+        auditor.row(&before, tell);
+    }
+    let span = RowSpan::between(first, to.min(now) + TimeDelta::seconds(1));
+    let mut after = None;
+    loop {
+        let page = insist(|| ports.history.rows(key, span, after.clone(), PAGE)).await.map_err(failed)?;
+        for row in &page.rows {
+            auditor.row(row, tell);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(auditor.finish(tell));
+        }
+    }
+}
+
+/// The versions that a job had before this one, without a gap, the oldest first.
+async fn versions_of(ports: &Ports, job: &Job) -> Result<Vec<Job>, OperationError> {
+    let key = &job.spec.key;
+    let mut former = Vec::new();
+    let mut behind = job.version;
+    while behind > 1 {
+        let first = behind.saturating_sub(VERSIONS).max(1);
+        let kept = insist(|| ports.jobs.versions(key, first..=behind - 1)).await;
+        let mut kept = kept.map_err(|error| OperationError::Store(key.to_string(), error))?;
+        for number in (first..behind).rev() {
+            match kept.remove(&number) {
+                Some(JobRead::Job(version)) => former.push(*version),
+                Some(JobRead::Unreadable(reason)) => {
+                    return Err(OperationError::Unreadable(key.to_string(), reason));
+                }
+                // Forgotten, with all before it.
+                None => {
+                    former.reverse();
+                    return Ok(former);
+                }
+            }
+        }
+        behind = first;
+    }
+    former.reverse();
+    Ok(former)
+}
+
+/// The last scheduled row before an instant that stands for a firing: if it stands for a range, that may reach into what
+/// follows.
+async fn row_before(ports: &Ports, key: &JobKey, at: DateTime<Utc>) -> Result<Option<RunRow>, PortError> {
+    let span = RowSpan { newest_first: true, ..RowSpan::between(DateTime::UNIX_EPOCH, at) };
+    let page = insist(|| ports.history.rows(key, span, None, ROWS_BEFORE)).await?;
+    let stands = |row: &RunRow| row.id.run_key.is_scheduled() && !row.reason.is_some_and(SkipReason::is_void);
+    Ok(page.rows.into_iter().find(stands))
+}
+
+/// Enqueues runs of a job's timetable once more, under their own ids; returns how many the queue took.
+///
+/// # Errors
+/// When the job does not allow it, or the queue still fails after several tries; those before are enqueued.
+pub async fn requeue(
+    ports: &Ports,
+    clock: &dyn Clock,
+    job: &Job,
+    instants: &[DateTime<Utc>],
+) -> Result<u64, OperationError> {
+    let key = &job.spec.key;
+    clock.check().map_err(|off| OperationError::Clock(key.to_string(), off))?;
+    let mut sent = 0;
+    for some in instants.chunks(BATCH) {
+        let bodies: Result<Vec<String>, _> =
+            some.iter().map(|at| job.requeue(*at, clock.now()).map(|message| message.encode())).collect();
+        let bodies = bodies.map_err(|error| OperationError::NotAllowed(key.to_string(), error))?;
+        let send = || async {
+            // A repeat of those that were taken is harmless: their ids are the same.
+            let results = ports.queue.send(job.spec.priority, &bodies).await?;
+            results.into_iter().collect::<Result<Vec<()>, PortError>>()
+        };
+        insist(send).await.map_err(|error| OperationError::Store(key.to_string(), error))?;
+        sent += some.len() as u64;
+    }
+    Ok(sent)
+}
+
+/// The instant of a run of the timetable; none for one by hand, or a replay.
+pub fn scheduled_instant(run_key: &RunKey) -> Option<DateTime<Utc>> {
+    run_key.is_scheduled().then(|| run_key.instant()).flatten()
+}
