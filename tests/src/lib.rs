@@ -8,6 +8,7 @@
 
 pub mod broken;
 pub mod counters;
+pub mod desk;
 pub mod event_source;
 pub mod local;
 pub mod logs;

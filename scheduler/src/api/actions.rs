@@ -18,6 +18,8 @@ use futures::stream::{self, StreamExt};
 use punctual_core::job::{Change, ChangeError, JobKey, JobState};
 use punctual_core::ports::{JobRead, JobsUnder, PageToken};
 use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::time::Duration;
 
 /// Jobs of a prefix that one call works on; a cursor leads to the others.
 const MOST_AT_ONCE: usize = 10_000;
@@ -25,6 +27,8 @@ const MOST_AT_ONCE: usize = 10_000;
 const PAGE: usize = 200;
 /// Jobs being changed at the same time.
 const WRITES_AT_ONCE: usize = 32;
+/// Time between the two looks: the index shows what was written mostly within this.
+const SECOND_LOOK_AFTER: Duration = Duration::from_millis(500);
 /// Jobs that an answer names one by one.
 const MOST_NAMED: usize = 100;
 
@@ -136,39 +140,39 @@ async fn all_under(
     of: &JobsUnder,
     action: &Action,
     idempotency_key: Option<&str>,
-    cursor: Option<PageToken>,
+    began_at: Option<PageToken>,
     listing: &str,
 ) -> Result<Response, Problem> {
     let shards = api.shards().await?;
     let world = api.timetable(&shards);
     let world = &world;
     let mut tally = Tally::default();
-    let (mut after, mut is_second_look) = (cursor, false);
+    let (mut after, mut is_second_look) = (began_at.clone(), false);
+    let mut seen = HashSet::new();
     loop {
         let page = api.ports.jobs.list(of, after.clone(), PAGE).await?;
+        // On the second look only what is new counts: all else stands as the first one left it.
+        let new = page.jobs.into_iter().filter(|(key, _)| !seen.contains(key)).collect::<Vec<_>>();
+        seen.extend(new.iter().map(|(key, _)| key.clone()));
         let one = |(key, read): (JobKey, JobRead)| async move {
             let done = do_one(api, caller, world, &key, &read, action, idempotency_key).await;
             done.map(|done| (key, done))
         };
-        let mut done = stream::iter(page.jobs.into_iter().map(one)).buffer_unordered(WRITES_AT_ONCE);
+        let mut done = stream::iter(new.into_iter().map(one)).buffer_unordered(WRITES_AT_ONCE);
         while let Some(one) = done.next().await {
-            let (key, one) = one?;
-            match one {
-                // On the second look everything stands as the first one left it; only what is new counts.
-                Some(Done::Same | Done::Refused(_)) | None if is_second_look => {}
-                Some(one) => tally.add(&key, one),
-                None => {}
+            if let (key, Some(one)) = one? {
+                tally.add(&key, one);
             }
         }
         after = page.next;
-        let is_enough = tally.all() as usize >= MOST_AT_ONCE;
-        if after.is_none() || is_enough {
-            let is_last = after.is_none() && (is_second_look || tally.all() == 0 || is_enough);
-            if is_last || is_enough {
-                break;
-            }
+        if tally.all() as usize >= MOST_AT_ONCE || (after.is_none() && is_second_look) {
+            break;
+        }
+        if after.is_none() {
             // The index lags, and jobs may have been made while it was read.
             is_second_look = true;
+            tokio::time::sleep(SECOND_LOOK_AFTER).await;
+            after = began_at.clone();
         }
     }
     Ok(answer(
