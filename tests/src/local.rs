@@ -25,6 +25,7 @@ use punctual_localstack::stack::{AcceptedMessage, Stack, StackConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,10 +36,15 @@ use tokio::process::{Child, Command};
 const POLL: Duration = Duration::from_millis(100);
 /// For so long a process may take to stop in order.
 const STOP_TIME: Duration = Duration::from_secs(40);
+/// For so long a process may take to be there.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// For so long copies may take until they hold their shares.
 const SHARING_TIME: Duration = Duration::from_secs(90);
 const CALLS_AT_ONCE: usize = 64;
 const PAGE: usize = 500;
+
+/// What the phone numbers and texts of all tests begin with.
+const PERSONAL: [&str; 4] = ["+447700", "447700900", "Your bill", "ana@example.com"];
 
 /// A local stack, and the processes that belong to it.
 pub struct Local {
@@ -212,6 +218,34 @@ impl Local {
     /// When it cannot be started.
     pub fn start_worker(&self, name: &str) -> anyhow::Result<Process> {
         self.start_process(name, WORKER, &["--id", name])
+    }
+
+    /// Starts the API on a free port, and waits until it answers; returns its address as well.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not answer.
+    pub async fn start_api(&self, name: &str, options: &[&str]) -> anyhow::Result<(Process, String)> {
+        // Another process may take the port in between: then the API ends, and says why.
+        let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let args = [&["api", "--listen", &listen], options].concat();
+        let mut process = self.start_process(name, SCHEDULER, &args)?;
+        eventually("the API answers", PATIENCE, async || {
+            process.check()?;
+            Ok(tokio::net::TcpStream::connect(&listen).await.is_ok())
+        })
+        .await?;
+        Ok((process, format!("http://{listen}")))
+    }
+
+    /// Starts the API as a Lambda function on the Runtime API at `api`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_api_function(&self, name: &str, api: &str) -> anyhow::Result<Process> {
+        let mut command = self.command(SCHEDULER, &["api"]);
+        command.env("AWS_LAMBDA_RUNTIME_API", api).env("AWS_LAMBDA_FUNCTION_NAME", "punctual-api");
+        command.env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256").env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST");
+        self.spawn(name, command)
     }
 
     /// Starts the worker as a Lambda function on the Runtime API at `api`.
@@ -463,6 +497,17 @@ impl Process {
     /// What it has said that a person must look at.
     pub fn errors(&self) -> Vec<String> {
         self.log().lines().filter(|line| line.contains(" ERROR ")).map(str::to_owned).collect()
+    }
+}
+
+/// Every log of every process of a test is looked through: none shows a phone number or a text of a job.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let log = self.log();
+        let shown = PERSONAL.iter().find(|personal| log.contains(**personal));
+        if let Some(personal) = shown.filter(|_| !std::thread::panicking()) {
+            panic!("the log of {} shows {personal}", self.name);
+        }
     }
 }
 

@@ -73,6 +73,19 @@ impl RuntimeApi {
         Ok(RuntimeApi { address, invocations, shared, _server: server })
     }
 
+    /// Invokes the function with an event; its answer.
+    ///
+    /// # Errors
+    /// When the function fails, or does not answer before its deadline.
+    pub async fn invoke_with(&self, id: &str, event: Value, timeout: Duration) -> anyhow::Result<Value> {
+        let (sender, answer) = oneshot::channel();
+        self.shared.answers().insert(id.to_owned(), sender);
+        let deadline_ms = SystemClock::new().now().timestamp_millis() + timeout.as_millis() as i64;
+        self.invocations.send(Invocation { id: id.to_owned(), deadline_ms, event })?;
+        let answer = tokio::time::timeout(timeout, answer).await.context("no answer before the deadline")??;
+        answer.map_err(|error| anyhow::anyhow!("the function failed: {error}"))
+    }
+
     /// Invokes the function with these messages of the queue `queue`; the receipts of those that it does not report as
     /// failed.
     ///
@@ -86,13 +99,7 @@ impl RuntimeApi {
         timeout: Duration,
     ) -> anyhow::Result<BTreeSet<String>> {
         let records: Vec<Value> = batch.iter().enumerate().map(|(n, delivery)| record(n, queue, delivery)).collect();
-        let (sender, answer) = oneshot::channel();
-        self.shared.answers().insert(id.to_owned(), sender);
-        let deadline_ms = SystemClock::new().now().timestamp_millis() + timeout.as_millis() as i64;
-        let event = json!({ "Records": records });
-        self.invocations.send(Invocation { id: id.to_owned(), deadline_ms, event })?;
-        let answer = tokio::time::timeout(timeout, answer).await.context("no answer before the deadline")??;
-        let answer = answer.map_err(|error| anyhow::anyhow!("the function failed: {error}"))?;
+        let answer = self.invoke_with(id, json!({ "Records": records }), timeout).await?;
         let failures = answer["batchItemFailures"].as_array().context("no list of failures")?;
         let failed: BTreeSet<&str> = failures.iter().filter_map(|failure| failure["itemIdentifier"].as_str()).collect();
         let done = batch.iter().enumerate().filter(|(n, _)| !failed.contains(format!("m-{n}").as_str()));

@@ -43,11 +43,19 @@ impl Launcher {
     /// # Errors
     /// When it cannot be started, or what it said when it failed.
     pub async fn punctual(&self, args: &[&str]) -> anyhow::Result<()> {
+        self.answer(args).await.map(|_| ())
+    }
+
+    /// Runs a command of `punctual` to its end; what it printed.
+    ///
+    /// # Errors
+    /// When it cannot be started, or what it said when it failed.
+    pub async fn answer(&self, args: &[&str]) -> anyhow::Result<String> {
         let output = self.command(crate::multicall::SCHEDULER, args)?.output().await?;
         if !output.status.success() {
             bail!("`punctual {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
-        Ok(())
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Starts a process that goes on, and ends with this handle at the latest.
