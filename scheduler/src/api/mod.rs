@@ -12,6 +12,8 @@ mod gate;
 pub mod import;
 mod jobs;
 mod letters;
+mod openapi;
+mod page;
 pub mod problem;
 mod routes;
 mod runs;
@@ -117,6 +119,8 @@ async fn perform(api: &Arc<Api>, op: Op, caller: Option<Caller>, request: Reques
     match op {
         Op::Healthz => return Ok(ask::answer(StatusCode::OK, &json!({"status": "up"}))),
         Op::Readyz => return ready(api).await,
+        Op::OpenApi => return Ok(ask::answer(StatusCode::OK, &openapi::DOCUMENT)),
+        Op::Docs => return Ok(page::show()),
         _ => {}
     }
     // The gate lets nobody to these without one.
@@ -154,7 +158,7 @@ async fn perform(api: &Arc<Api>, op: Op, caller: Option<Caller>, request: Reques
         Op::Audit => audit::audit(api, caller, request).await,
         Op::RequeueMissing => audit::requeue_missing(api, caller, request).await,
         Op::Status => steering::show_status(api, caller, request).await,
-        Op::Healthz | Op::Readyz => Err(Problem::missing("it was answered before")),
+        Op::Healthz | Op::Readyz | Op::OpenApi | Op::Docs => Err(Problem::missing("it was answered before")),
     }
 }
 

@@ -70,6 +70,10 @@ pub enum Op {
     Healthz,
     /// Whether store and queues can be reached.
     Readyz,
+    /// Show the contract.
+    OpenApi,
+    /// Show the contract as a page.
+    Docs,
 }
 
 /// A route.
@@ -94,7 +98,7 @@ const fn open(op: Op, path: &'static str) -> Route {
 }
 
 /// The routes, in the order of the contract.
-pub static ROUTES: [Route; 32] = [
+pub static ROUTES: [Route; 34] = [
     route(Op::CreateJob, Method::POST, "/v1/jobs", Role::Write),
     route(Op::ListJobs, Method::GET, "/v1/jobs", Role::Read),
     route(Op::GetJob, Method::GET, "/v1/jobs/{id}", Role::Read),
@@ -127,6 +131,8 @@ pub static ROUTES: [Route; 32] = [
     route(Op::Status, Method::GET, "/v1/status", Role::Read),
     open(Op::Healthz, "/healthz"),
     open(Op::Readyz, "/readyz"),
+    open(Op::OpenApi, "/openapi.json"),
+    open(Op::Docs, "/docs"),
 ];
 
 /// The words that may stand behind an id.
