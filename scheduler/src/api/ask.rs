@@ -125,20 +125,25 @@ pub(super) async fn json(request: Request, also: Option<&str>) -> Result<Value, 
     if kind.as_deref() != Some(JSON) && (also.is_none() || kind.as_deref() != also) {
         return Err(Problem::media_type(also.unwrap_or(JSON)));
     }
-    let body = bytes(request.into_body()).await?;
-    serde_json::from_slice(&body).map_err(|e| {
-        let place = format!("line {}, column {}", e.line(), e.column());
-        Problem::malformed(format!("the body is not JSON: it cannot be read beyond {place}"))
-    })
+    parsed(&bytes(request.into_body()).await?)
 }
 
 /// The body as JSON, or nothing where there is none.
 pub(super) async fn optional_json(request: Request) -> Result<Option<Value>, Problem> {
-    if media_type(request.headers()).is_none() {
-        let body = bytes(request.into_body()).await?;
-        return if body.is_empty() { Ok(None) } else { Err(Problem::media_type(JSON)) };
+    let kind = media_type(request.headers());
+    let body = bytes(request.into_body()).await?;
+    match kind.as_deref() {
+        _ if body.is_empty() => Ok(None),
+        Some(JSON) => parsed(&body).map(Some),
+        _ => Err(Problem::media_type(JSON)),
     }
-    json(request, None).await.map(Some)
+}
+
+fn parsed(body: &[u8]) -> Result<Value, Problem> {
+    serde_json::from_slice(body).map_err(|e| {
+        let place = format!("line {}, column {}", e.line(), e.column());
+        Problem::malformed(format!("the body is not JSON: it cannot be read beyond {place}"))
+    })
 }
 
 async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {

@@ -107,8 +107,9 @@ pub(super) fn requeue_run() -> Operation {
         .says("Only one that was due, and of which no row shows what became of it.")
         .with(id())
         .with(in_path("run", "The run within its job: Unix seconds.", run))
+        .takes_as(&["application/json"], &reference("Nothing"), json!({"nothing": {"value": {}}}), false)
         .shows(202, "It is in its queue.", "RunByHand")
-        .fails(&[409, 413, 415, 422])
+        .fails(&[409])
 }
 
 /// The schemas of these operations, by name.
