@@ -70,7 +70,14 @@ fn parameters() -> Value {
             "Whose jobs are meant. A key for every tenant needs it where jobs are concerned; another key may name its own tenant.",
             json!({"type": "string", "format": "punctual-tenant", "pattern": "^[A-Za-z0-9._-]{1,64}$"}),
         ),
-        "IfMatch": header("If-Match", version, json!({"type": "string", "pattern": "^(\\*|\"[0-9]{1,19}\")$"})),
+        "IfMatch": header(
+            "If-Match",
+            version,
+            json!({
+                "type": "string", "minLength": 1, "maxLength": 21, "pattern": "^(\\*|\"[0-9]{1,19}\")$",
+                "examples": ["\"3\"", "*"],
+            }),
+        ),
         "IfNoneMatch": header("If-None-Match", "Only `*`: only if there is no such job. Else 412.", json!({"type": "string", "const": "*"})),
         "IdempotencyKey": header(
             "Idempotency-Key", key, json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"}),
