@@ -86,3 +86,14 @@ def lines_of(ctx, value):
 def read_lines(ctx, response):
     """Reads lines as a list."""
     return [json.loads(line) for line in response.content.decode().splitlines()]
+
+
+@schemathesis.check
+def bad_lines_are_refused(ctx, response, case):
+    """In place of the status that other operations end with: of bad lines one is refused at least."""
+    is_import = case.operation.definition.raw.get("operationId") == "importJobs"
+    if not is_import or case.meta is None or response.status_code != 200:
+        return
+    if any(place.name == "BODY" and part.mode.is_negative for place, part in case.meta.components.items()):
+        results = [line.get("result") for line in read_lines(ctx, response)]
+        assert "refused" in results, "bad lines were taken"
