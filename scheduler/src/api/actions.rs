@@ -85,6 +85,9 @@ pub(super) async fn act(
         }
         Action::Run => {
             let job = super::jobs::find(api, &key).await?;
+            if conditions.version.is_some_and(|version| version != job.version) {
+                return Err(Problem::changed(job.version));
+            }
             match run_now(&api.ports, &*api.clock, &api.zones, &key, idempotency_key.as_deref()).await? {
                 RunNow::Missing => Err(no_job(&key)),
                 RunNow::Enqueued(run) => {

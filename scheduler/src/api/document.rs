@@ -31,6 +31,9 @@ pub const FIELDS: [&str; 8] = ["id", "name", "schedule", "priority", "payload", 
 const SCHEDULE_FIELDS: [&str; 11] =
     ["cron", "every", "from", "at", "tz", "dst_gap", "dst_repeat", "start_at", "end_at", "max_runs", "hash_key"];
 const PAYLOAD_FIELDS: [&str; 8] = ["handler", "to", "subject", "text", "url", "body", "secret", "vars"];
+const RETRY_FIELDS: [&str; 4] = ["max_attempts", "base_s", "cap_s", "waits_s"];
+const SPREAD_FIELDS: [&str; 2] = ["window_s", "key"];
+const MISSED_FIELDS: [&str; 3] = ["many", "start_within_s", "until_local"];
 
 /// What reading a document depends on.
 #[derive(Clone, Copy)]
@@ -193,7 +196,7 @@ fn check_key(pointer: &str, key: Option<&str>, problems: &mut Vec<FieldProblem>)
 
 /// The window and its key, if one is named.
 pub(crate) fn read_spread(value: &Value, problems: &mut Vec<FieldProblem>) -> Option<(u32, Option<String>)> {
-    let fields = Fields::of(value, "/spread", &["window_s", "key"], problems)?;
+    let fields = Fields::of(value, "/spread", &SPREAD_FIELDS, problems)?;
     let key = fields.text("key", problems);
     check_key("/spread/key", key, problems);
     if fields.get("window_s").is_none() {
@@ -204,7 +207,7 @@ pub(crate) fn read_spread(value: &Value, problems: &mut Vec<FieldProblem>) -> Op
 }
 
 fn read_retry(value: &Value, problems: &mut Vec<FieldProblem>) -> Option<RetryRule> {
-    let fields = Fields::of(value, "/retry", &["max_attempts", "base_s", "cap_s", "waits_s"], problems)?;
+    let fields = Fields::of(value, "/retry", &RETRY_FIELDS, problems)?;
     let default = RetryRule::default();
     let mut number = |name, default| match fields.get(name) {
         None => Some(default),
@@ -233,7 +236,7 @@ fn read_retry(value: &Value, problems: &mut Vec<FieldProblem>) -> Option<RetryRu
 }
 
 fn read_missed(value: &Value, problems: &mut Vec<FieldProblem>) -> Option<MissedRule> {
-    let fields = Fields::of(value, "/missed", &["many", "start_within_s", "until_local"], problems)?;
+    let fields = Fields::of(value, "/missed", &MISSED_FIELDS, problems)?;
     let many = fields.word("many", problems);
     let within = fields.number("start_within_s", 1..=u64::from(u32::MAX), problems);
     let until = fields.text("until_local", problems).map(parse_time_of_day);
@@ -406,6 +409,25 @@ pub fn payload(payload: &Payload) -> Value {
         said["vars"] = json!(vars);
     }
     said
+}
+
+/// The names in a merge patch that no document has. Merging would drop those that are null, and with them a slip of the pen.
+pub fn unknown_in(patch: &Value) -> Vec<FieldProblem> {
+    let mut problems = Vec::new();
+    let parts: [(&str, &[&str]); 6] = [
+        ("", &FIELDS),
+        ("/schedule", &SCHEDULE_FIELDS),
+        ("/payload", &PAYLOAD_FIELDS),
+        ("/retry", &RETRY_FIELDS),
+        ("/spread", &SPREAD_FIELDS),
+        ("/missed", &MISSED_FIELDS),
+    ];
+    for (pointer, known) in parts {
+        if let Some(part) = patch.pointer(pointer).filter(|part| part.is_object()) {
+            Fields::of(part, pointer, known, &mut problems);
+        }
+    }
+    problems
 }
 
 /// A document with a merge patch applied (RFC 7396).

@@ -271,6 +271,7 @@ pub(super) async fn patch(api: &Api, caller: &Caller, id: &str, request: Request
     if !patch.is_object() {
         return Err(Problem::fields(vec![FieldProblem::new("", "must be a JSON object")]));
     }
+    ask::none_wrong(document::unknown_in(&patch))?;
     let key = key_of(caller, id)?;
     let now = api.now();
     let wrong: Mutex<Vec<FieldProblem>> = Mutex::default();

@@ -136,3 +136,11 @@ fn a_merge_patch_changes_what_it_names_and_null_takes_away() {
     assert_eq!(merged(document, &json!(7)), json!(7));
     assert_eq!(merged(json!(7), &json!({"a": {"b": null}})), json!({"a": {}}));
 }
+
+#[test]
+fn a_patch_takes_nothing_away_that_no_document_has() {
+    let patch = json!({"spreed": null, "schedule": {"zone": null, "tz": null}, "retry": null, "payload": {"vars": {"any": null}}});
+    let pointers: Vec<String> = unknown_in(&patch).into_iter().map(|problem| problem.pointer).collect();
+    assert_eq!(pointers, ["/spreed", "/schedule/zone"]);
+    assert_eq!(unknown_in(&json!({"name": null, "missed": {"until_local": null}})), []);
+}

@@ -2,7 +2,6 @@
 //!
 //! A further route is a further function in [`paths`]; what it shares with others (keys, roles, problems) is added here.
 
-mod incidents;
 mod operation;
 mod paths;
 mod schemas;
@@ -58,7 +57,7 @@ fn document() -> Value {
 fn schemas() -> Map<String, Value> {
     let mut all = schemas::all();
     all.extend(shown::all());
-    all.extend(incidents::schemas());
+    all.extend(paths::incident_schemas());
     all
 }
 
@@ -72,7 +71,14 @@ fn parameters() -> Value {
             "Whose jobs are meant. A key for every tenant needs it where jobs are concerned; another key may name its own tenant.",
             json!({"type": "string", "format": "punctual-tenant", "pattern": "^[A-Za-z0-9._-]{1,64}$"}),
         ),
-        "IfMatch": header("If-Match", version, json!({"type": "string", "pattern": "^(\\*|\"[0-9]{1,19}\")$"})),
+        "IfMatch": header(
+            "If-Match",
+            version,
+            json!({
+                "type": "string", "minLength": 1, "maxLength": 21, "pattern": "^(\\*|\"[0-9]{1,19}\")$",
+                "examples": ["\"3\"", "*"],
+            }),
+        ),
         "IfNoneMatch": header("If-None-Match", "Only `*`: only if there is no such job. Else 412.", json!({"type": "string", "const": "*"})),
         "IdempotencyKey": header(
             "Idempotency-Key", key, json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"}),

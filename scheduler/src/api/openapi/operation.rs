@@ -1,7 +1,7 @@
 //! One operation of the contract, put together: what it takes, what it answers, and what every route of its kind can answer.
 
-use super::super::problem::PROBLEM_JSON;
-use super::super::routes::Route;
+use crate::api::problem::PROBLEM_JSON;
+use crate::api::routes::Route;
 use serde_json::{Map, Value, json};
 
 /// The problems by which a request can end: status, name of the response, when it comes, and the ends of its `type`.

@@ -3,8 +3,8 @@
 //! A schema says no more than what is refused in every case. What depends on the content (whether a cron expression ever
 //! fires, what a template holds) is said in words.
 
-use super::super::document::{KEPT_SECRET, LONGEST_KEY_BYTES, LONGEST_NAME_BYTES};
 use super::operation::reference;
+use crate::api::document::{KEPT_SECRET, LONGEST_KEY_BYTES, LONGEST_NAME_BYTES};
 use punctual_core::address::LONGEST_URL_BYTES;
 use punctual_core::deadline::SHORTEST_START_WITHIN_S;
 use punctual_core::payload::{LONGEST_PAYLOAD_BYTES, LONGEST_SUBJECT_BYTES, LONGEST_TEXT_BYTES};

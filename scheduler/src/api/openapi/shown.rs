@@ -2,8 +2,8 @@
 //!
 //! Every field is there in every answer, null where there is nothing to say, unless a schema says otherwise.
 
-use super::super::document::KEPT_SECRET;
 use super::operation::reference;
+use crate::api::document::KEPT_SECRET;
 use serde_json::{Map, Value, json};
 
 /// All that callers are shown, by name.

@@ -1,3 +1,4 @@
+use super::super::routes::Op;
 use super::operation::{OF_A_BODY, OF_A_KEY};
 use super::*;
 use std::collections::BTreeSet;
@@ -74,7 +75,7 @@ fn every_operation_has_the_problems_that_its_route_can_give() {
             "{place}"
         );
         // An audit names a job, or many, by a parameter.
-        let names_one = route.path.contains('{') || incidents::names_a_job(route.op);
+        let names_one = route.path.contains('{') || matches!(route.op, Op::Audit | Op::RequeueMissing);
         assert_eq!(has(404), names_one, "{place}");
         assert_eq!(OF_A_BODY.iter().all(|status| has(*status)), one.get("requestBody").is_some(), "{place}");
         let has_header = |name: &str| {

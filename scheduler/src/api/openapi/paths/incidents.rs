@@ -1,14 +1,9 @@
 //! What the routes for incidents take and answer: dead letters, and the audit.
 
-#[cfg(test)]
-use super::super::routes::Op;
-use super::operation::{Operation, in_path, in_query, reference};
-use super::paths::{cursor, id, instant as instant_in_query, limit};
-use super::shown::{all_of, count, instant, page, run, run_key, some_text, sure, text, words};
+use super::super::operation::{Operation, in_path, in_query, reference};
+use super::super::shown::{all_of, count, instant, page, run, run_key, some_text, sure, text, words};
+use super::{INCIDENTS, cursor, id, limit};
 use serde_json::{Map, Value, json};
-
-/// The group of these operations.
-pub(super) const INCIDENTS: &str = "Incidents";
 
 const STATUSES: [&str; 2] = ["dead", "indeterminate"];
 const CLASSES: [&str; 4] = ["temporary", "permanent", "unknown", "lost"];
@@ -26,14 +21,12 @@ const FROM: &str = "The first instant that is asked about; a day ago without it.
 const TO: &str = "Behind the last instant that is asked about; now without it.";
 const GRACE: &str = "How many seconds after it was due a run may be in a queue without a row, before it counts as missing; 900 without it.";
 
-/// Whether an operation may name a job by a parameter, and so find none.
-#[cfg(test)]
-pub(super) fn names_a_job(op: Op) -> bool {
-    matches!(op, Op::Audit | Op::RequeueMissing)
-}
-
 fn prefix() -> Value {
     json!({"type": "string", "maxLength": 128, "pattern": "^([A-Za-z0-9._-][A-Za-z0-9._/-]*)?$"})
+}
+
+fn moment() -> Value {
+    json!({"type": "string", "format": "date-time"})
 }
 
 fn age() -> Value {
@@ -83,8 +76,8 @@ pub(super) fn audit() -> Operation {
     Operation::new(INCIDENTS, "audit", "Hold the calendar against the rows")
         .says("Every instant that was due by the calendar, by what each job said at that time: succeeded, failed, skipped, dead, indeterminate, open, or missing, where no row shows what became of it. A call ends after a while, and gives a `next_cursor` to go on from; its counts are of its own part.")
         .with(in_query("prefix", PREFIX, json!({"type": "string", "maxLength": 128, "pattern": "^([A-Za-z0-9._-][A-Za-z0-9._/-]*)?$"})))
-        .with(instant_in_query("from", FROM))
-        .with(instant_in_query("to", TO))
+        .with(in_query("from", FROM, moment()))
+        .with(in_query("to", TO, moment()))
         .with(in_query("grace_s", GRACE, grace()))
         .with(in_query("show", "Which instants are named, and not just counted: the missing ones without it.", shown))
         .with(cursor())
@@ -113,7 +106,7 @@ pub(super) fn requeue_run() -> Operation {
 }
 
 /// The schemas of these operations, by name.
-pub(super) fn schemas() -> Map<String, Value> {
+pub(in super::super) fn schemas() -> Map<String, Value> {
     let mut all = Map::new();
     let mut put = |name: &str, schema: Value| all.insert(name.to_owned(), schema);
     put("DeadLetter", letter());
