@@ -177,6 +177,10 @@ impl ApiKeys {
     /// When there are too many.
     pub fn with(&self, key: ApiKey, now: DateTime<Utc>) -> Result<Self, String> {
         let mut keys = self.keys.clone();
+        if keys.iter().any(|old| old.id == key.id) {
+            // A repeat of a change whose answer was lost.
+            return Ok(self.clone());
+        }
         keys.retain(|key| key.revoked_at.is_none_or(|at| crate::run::plus(at, RETENTION) > now));
         if keys.len() >= MOST_KEYS {
             return Err(format!("there are {MOST_KEYS} keys already: revoke one that is not needed"));

@@ -31,6 +31,9 @@ use std::time::Duration;
 /// margin. Until then a row is the proof that a run was done.
 pub const RETENTION: Duration = Duration::from_secs(60 * 86_400);
 
+/// For how long former versions of a job are kept: a year, and a margin for whoever looks back at the whole of it.
+pub const VERSIONS_KEPT: Duration = Duration::from_secs(400 * 86_400);
+
 /// Whether a job fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

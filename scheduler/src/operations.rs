@@ -8,7 +8,7 @@ mod replay;
 mod upsert;
 
 pub use audit::{Span, audit_job, requeue, scheduled_instant};
-pub use change::{Outcome, VERSIONS_KEPT, change_job, edit_job};
+pub use change::{Outcome, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
 pub use replay::{Planned, Replay, ReplayPlan, perform_replay, plan_replay, replay};

@@ -5,7 +5,7 @@
 
 use crate::pipeline::Context;
 use punctual_core::error::PortError;
-use punctual_core::job::{Change, Changed, Job, JobState, Timetable};
+use punctual_core::job::{Change, Changed, Job, JobState, Timetable, VERSIONS_KEPT};
 use punctual_core::ports::{JobRead, PortResult, Replace, ReplaceIf};
 use punctual_core::process::random_token;
 use std::time::Duration;
@@ -57,10 +57,14 @@ async fn try_pause(context: &Context, called: &Job) -> PortResult<Tried> {
     let shards = context.ports.control.shards().await?.unwrap_or_default();
     let world = Timetable { shards: &shards, zones: &context.zones };
     match job.change(&Change::Pause, context.clock.now(), &world, random_token(), BY) {
-        Ok(Changed::To(paused)) => match jobs.replace(&paused, &ReplaceIf::from(&*job)).await? {
-            Replace::Replaced => Ok(Tried::Settled { is_paused: true }),
-            Replace::Changed => Ok(Tried::Again),
-        },
+        Ok(Changed::To(paused)) => {
+            // What it overwrites can be read later, as what people change.
+            jobs.keep_version(&job, context.clock.now() + VERSIONS_KEPT).await?;
+            match jobs.replace(&paused, &ReplaceIf::from(&*job)).await? {
+                Replace::Replaced => Ok(Tried::Settled { is_paused: true }),
+                Replace::Changed => Ok(Tried::Again),
+            }
+        }
         Ok(Changed::Same) | Err(_) => Ok(Tried::Settled { is_paused: false }),
     }
 }

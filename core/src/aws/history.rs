@@ -3,7 +3,7 @@
 use super::Aws;
 use super::error::{met_by_update, port_error};
 use super::job_item::Item;
-use super::jobs::{number, text};
+use super::jobs::{number, pause_before, text};
 use super::run_item::from_item;
 use super::schema::ATTENTION_INDEX;
 use super::shares::number_in;
@@ -36,10 +36,11 @@ impl DynamoHistory {
         let mut found: HashMap<RunId, RunRow> = HashMap::new();
         for ids in ids.chunks(KEYS_PER_READ) {
             let mut left: Vec<Item> = ids.iter().map(key_item).collect();
-            for _ in 0..ROUNDS {
+            for round in 0..ROUNDS {
                 if left.is_empty() {
                     break;
                 }
+                pause_before(round).await;
                 let wanted = KeysAndAttributes::builder().set_keys(Some(left)).consistent_read(true).build();
                 let wanted = wanted.expect("a list of keys is given");
                 let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;

@@ -69,9 +69,7 @@ impl DynamoJobs {
             if left.is_empty() {
                 return Ok(items);
             }
-            if round > 0 {
-                tokio::time::sleep(UNPROCESSED_PAUSE * 2u32.pow(round - 1)).await;
-            }
+            pause_before(round).await;
             let wanted = reads().set_keys(Some(left)).consistent_read(true).build();
             let wanted = wanted.expect("a list of keys is given");
             let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;
@@ -345,6 +343,13 @@ fn due_attributes() -> KeysAndAttributesBuilder {
     let names = DUE_ATTRIBUTES.iter().map(|name| (format!("#{name}"), (*name).to_owned()));
     let projection = DUE_ATTRIBUTES.map(|name| format!("#{name}")).join(",");
     KeysAndAttributes::builder().projection_expression(projection).set_expression_attribute_names(Some(names.collect()))
+}
+
+/// Waits before what DynamoDB left undone is asked for again; the first time not at all.
+pub(super) async fn pause_before(round: u32) {
+    if round > 0 {
+        tokio::time::sleep(UNPROCESSED_PAUSE * 2u32.pow(round - 1)).await;
+    }
 }
 
 fn key_of(item: &Item) -> Option<JobKey> {

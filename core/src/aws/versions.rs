@@ -1,9 +1,9 @@
 //! Step 1: former versions of jobs, in the control table. Each is the job's item as it was, under the job's key and its version.
 
 use super::Aws;
-use super::error::port_error;
+use super::error::{met_by_put, port_error};
 use super::job_item::{Item, from_item, to_item};
-use super::jobs::{number, text};
+use super::jobs::{number, pause_before, text};
 use super::schema::TTL_ATTRIBUTE;
 use crate::error::PortError;
 use crate::job::{Job, JobKey};
@@ -27,6 +27,11 @@ fn id_of(key: &JobKey, number: u64) -> String {
     format!("version/{key}/{number}")
 }
 
+/// How far a version had come: it only goes on.
+fn place_of(job: &Job) -> i64 {
+    job.next_scheduled_at.map_or(i64::MAX, |next| next.timestamp())
+}
+
 fn key_of(key: &JobKey, number: u64) -> Item {
     HashMap::from([("control_id".to_owned(), text(&id_of(key, number)))])
 }
@@ -43,8 +48,15 @@ impl Versions {
             .table_name(&self.table)
             .item("control_id", text(&id_of(&job.spec.key, job.version)))
             .item("job", AttributeValue::M(to_item(job)))
-            .item(TTL_ATTRIBUTE, number(expires_at.timestamp()));
-        put.send().await.map(|_| ()).map_err(|e| port_error(&self.table, e))
+            .item("place", number(place_of(job)))
+            .item(TTL_ATTRIBUTE, number(expires_at.timestamp()))
+            .condition_expression("attribute_not_exists(control_id) OR place <= :place")
+            .expression_attribute_values(":place", number(place_of(job)));
+        match put.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if met_by_put(&error).is_some() => Ok(()),
+            Err(error) => Err(port_error(&self.table, error)),
+        }
     }
 
     pub(super) async fn read(&self, key: &JobKey, numbers: RangeInclusive<u64>) -> PortResult<BTreeMap<u64, JobRead>> {
@@ -54,10 +66,11 @@ impl Versions {
         }
         let mut found = BTreeMap::new();
         let mut left: Vec<Item> = numbers.map(|number| key_of(key, number)).collect();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             if left.is_empty() {
                 return Ok(found);
             }
+            pause_before(round).await;
             let wanted = KeysAndAttributes::builder().set_keys(Some(left)).consistent_read(true).build();
             let wanted = wanted.expect("a list of keys is given");
             let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;
@@ -86,10 +99,11 @@ impl Versions {
             WriteRequest::builder().delete_request(key.expect("a key is given")).build()
         };
         let mut left: Vec<WriteRequest> = numbers.map(deletion).collect();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             if left.is_empty() {
                 return Ok(());
             }
+            pause_before(round).await;
             let answer = self.client.batch_write_item().request_items(&self.table, left).send().await;
             let answer = answer.map_err(|e| port_error(&self.table, e))?;
             left = answer.unprocessed_items.and_then(|mut tables| tables.remove(&self.table)).unwrap_or_default();

@@ -447,6 +447,10 @@ pub async fn kept_versions_are_read_as_they_were(ports: &Ports) {
     let expected = versions[27..].iter().map(|job| (job.version, JobRead::Job(Box::new(job.clone()))));
     assert_eq!(kept, expected.collect());
     assert_eq!(ports.jobs.get_many(std::slice::from_ref(&key)).await, Ok(BTreeMap::new()), "a version is no job");
+    let earlier = Job { next_scheduled_at: Some(at(-999)), ..versions[29].clone() };
+    assert_eq!(ports.jobs.keep_version(&earlier, at(60)).await, Ok(()));
+    let kept = ports.jobs.versions(&key, 30..=30).await.expect("versions can be read");
+    assert_eq!(kept[&30].job(), Some(&versions[29]), "an earlier reading does not take the place of a later one");
     assert_eq!(ports.jobs.forget_versions(&key, 1..=29).await, Ok(()));
     let kept = ports.jobs.versions(&key, 1..=100).await.expect("versions can be read");
     assert_eq!(kept.into_keys().collect::<Vec<_>>(), [30]);

@@ -261,7 +261,10 @@ impl JobStore for World {
     async fn keep_version(&self, job: &Job, _: DateTime<Utc>) -> PortResult<()> {
         let mut state = self.state();
         let versions = state.versions.entry(job.spec.key.clone()).or_default();
-        versions.insert(job.version, as_kept(job.clone()));
+        let place = |job: &Job| job.next_scheduled_at.map_or(i64::MAX, |next| next.timestamp());
+        if versions.get(&job.version).is_none_or(|kept| place(kept) <= place(job)) {
+            versions.insert(job.version, as_kept(job.clone()));
+        }
         Ok(())
     }
 

@@ -49,7 +49,7 @@ impl RowSpan {
     /// The first and last run keys that can be in it, as the table sorts them: as text, which goes by time as long as the
     /// seconds have ten digits.
     pub fn keys(&self) -> (String, String) {
-        let seconds = |at: DateTime<Utc>| at.timestamp().clamp(1_000_000_000, 10_000_000_000);
+        let seconds = |at: DateTime<Utc>| at.timestamp().clamp(1_000_000_000, 9_999_999_999);
         // Below every suffix of the second that is out of the span, above every one of the last second in it.
         let last = (seconds(self.until) - 1).max(1_000_000_000);
         (seconds(self.from).to_string(), format!("{last}~"))

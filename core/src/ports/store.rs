@@ -54,8 +54,8 @@ pub trait JobStore: Send + Sync {
     /// a permanent error.
     async fn list(&self, of: &JobsUnder, after: Option<PageToken>, limit: usize) -> PortResult<JobPage>;
 
-    /// Keeps a version of a job as it was read, before it is overwritten: until `expires_at`, at least. Keeping one again
-    /// changes nothing.
+    /// Keeps a version of a job as it was read, before it is overwritten: until `expires_at`, at least. Of two readings of one
+    /// version the one that stood at a later firing stays.
     async fn keep_version(&self, job: &Job, expires_at: DateTime<Utc>) -> PortResult<()>;
 
     /// Reads kept versions of a job, those of them that there are; at most [`VERSIONS`] at a time.

@@ -11,7 +11,7 @@ use super::runs::run_of;
 use super::state::Api;
 use super::view;
 use crate::listing::instant;
-use crate::operations::{Span, audit_job, requeue, scheduled_instant};
+use crate::operations::{OperationError, Span, audit_job, requeue, scheduled_instant};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -30,11 +30,13 @@ const GRACE_S: u32 = 900;
 /// The longest grace that is taken, in seconds: a queue keeps a message for 14 days.
 const LONGEST_GRACE_S: u64 = 14 * 86_400;
 /// Jobs listed at a time.
-const PAGE: usize = 50;
+const PAGE: usize = 10;
 /// Jobs looked at at the same time.
 const JOBS_AT_ONCE: usize = 8;
 /// Instants that one call names, of one job.
 const MOST_NAMED_OF_A_JOB: usize = 1_000;
+/// Instants of one job that one call enqueues again; a repeat goes on when these have their rows.
+const MOST_REQUEUED_OF_A_JOB: usize = 10_000;
 /// Instants that one call names, before it ends with a cursor.
 const MOST_NAMED: usize = 5_000;
 /// A call ends after this time, and gives a cursor.
@@ -123,7 +125,7 @@ pub(super) async fn audit(api: &Api, caller: &Caller, request: Request) -> Resul
     let (from, to) = (query.instant("from")?, query.instant("to")?);
     let prefix = query.text("prefix").unwrap_or_default();
     let asked = Asked::of(prefix, from, to, grace, api.now());
-    let mut asked = asked.map_err(|(name, problem)| Problem::parameter(name, problem))?;
+    let mut asked = asked.map_err(|(name, problem)| Problem::fields(vec![FieldProblem::new(name, problem)]))?;
     let shown = query.one_of("show", &["missing", "problems", "all"])?;
     asked.shown = shown.and_then(shown_of).unwrap_or(Shown::Missing);
     asked.after = query.cursor(&asked.listing(caller.tenant()?))?;
@@ -184,19 +186,22 @@ async fn over_jobs(api: &Api, caller: &Caller, asked: &Asked, requeues: bool) ->
     let mut after = asked.after.clone();
     if asked.is_one_job() {
         let job = find(api, &key_of(caller, &asked.prefix)?).await?;
-        let found = look_at(api, steering, &job, asked, requeues).await?;
-        total.add(&job.spec.key, found);
+        match look_at(api, steering, &job, asked, requeues).await? {
+            Some(found) => total.add(&job.spec.key, found),
+            None => total.unreadable += 1,
+        }
         after = None;
     } else {
         loop {
             let page = api.ports.jobs.list(&of, after, PAGE).await?;
+            let living = page.jobs.into_iter().filter(|(_, read)| read.job().is_none_or(|job| !job.is_erased));
             let one = |(key, read): (JobKey, JobRead)| async move {
                 match read {
-                    JobRead::Job(job) => Ok((key, Some(look_at(api, steering, &job, asked, requeues).await?))),
+                    JobRead::Job(job) => look_at(api, steering, &job, asked, requeues).await.map(|found| (key, found)),
                     JobRead::Unreadable(_) => Ok::<_, Problem>((key, None)),
                 }
             };
-            let mut found = stream::iter(page.jobs.into_iter().map(one)).buffered(JOBS_AT_ONCE);
+            let mut found = stream::iter(living.map(one)).buffered(JOBS_AT_ONCE);
             while let Some(found) = found.next().await {
                 match found? {
                     (key, Some(found)) => total.add(&key, found),
@@ -245,11 +250,17 @@ impl Totals {
     }
 }
 
-async fn look_at(api: &Api, steering: &Steering, job: &Job, asked: &Asked, requeues: bool) -> Result<Found, Problem> {
+async fn look_at(
+    api: &Api,
+    steering: &Steering,
+    job: &Job,
+    asked: &Asked,
+    requeues: bool,
+) -> Result<Option<Found>, Problem> {
     let (mut named, mut missing, mut is_cut) = (Vec::new(), Vec::new(), false);
     let id = job.spec.key.id();
     let mut tell = |one: &Instant| {
-        if one.standing == Standing::Missing && requeues && missing.len() < MOST_NAMED_OF_A_JOB {
+        if one.standing == Standing::Missing && requeues && missing.len() < MOST_REQUEUED_OF_A_JOB {
             missing.push(one.scheduled_at);
         }
         if asked.shows(&one.standing) {
@@ -259,16 +270,24 @@ async fn look_at(api: &Api, steering: &Steering, job: &Job, asked: &Asked, reque
             }
         }
     };
-    let summary = audit_job(&api.ports, asked.now, &api.zones, steering, job, asked.span, &mut tell).await?;
+    let audited = audit_job(&api.ports, asked.now, &api.zones, steering, job, asked.span, &mut tell).await;
+    let summary = match audited {
+        Ok(summary) => summary,
+        Err(OperationError::Unreadable(key, reason)) => {
+            tracing::error!(job.id = key, reason, "a former version of a job cannot be read: it is not audited");
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
     let mut found = Found { summary, named, is_cut, requeued: 0, refused: None };
     if !missing.is_empty() {
         match requeue(&api.ports, &*api.clock, job, &missing).await {
             Ok(sent) => found.requeued = sent,
-            Err(crate::operations::OperationError::NotAllowed(_, error)) => found.refused = Some(error.to_string()),
+            Err(OperationError::NotAllowed(_, error)) => found.refused = Some(error.to_string()),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 fn instant_json(id: &str, one: &Instant) -> Value {

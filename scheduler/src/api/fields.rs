@@ -3,6 +3,9 @@
 use super::problem::FieldProblem;
 use serde_json::{Map, Value};
 
+/// Names that are noted of those that are unknown in one object.
+const MOST_UNKNOWN: usize = 20;
+
 /// An object being read.
 pub(crate) struct Fields<'a> {
     object: &'a Map<String, Value>,
@@ -21,7 +24,7 @@ impl<'a> Fields<'a> {
             problems.push(FieldProblem::new(pointer, "must be a JSON object"));
             return None;
         };
-        for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
+        for name in object.keys().filter(|name| !known.contains(&name.as_str())).take(MOST_UNKNOWN) {
             let hint = format!("known here: {}", known.join(", "));
             problems.push(FieldProblem::new(join(pointer, name), "is unknown here").hint(hint));
         }

@@ -312,9 +312,6 @@ pub(super) async fn delete(api: &Api, caller: &Caller, id: &str, request: Reques
     let shards = api.shards().await?;
     let world = api.timetable(&shards);
     let (jobs, version) = (&*api.ports.jobs, conditions.version);
-    match change_job(jobs, &*api.clock, &world, &key, &Change::Erase, version, &caller.by).await? {
-        // It was erased before.
-        Outcome::Same(_) => Err(no_job(&key)),
-        outcome => changed(api, caller, &key, outcome),
-    }
+    let erased = change_job(jobs, &*api.clock, &world, &key, &Change::Erase, version, &caller.by).await?;
+    changed(api, caller, &key, erased)
 }

@@ -287,6 +287,10 @@ async fn each(api: &Api, caller: &Caller, asked: &Asked, deed: &Deed) -> Result<
     };
     if let Some(runs) = &asked.runs {
         for run in runs {
+            if api.clock.monotonic() >= ends_at {
+                tell(run, ("left", json!({"detail": "the call took too long: ask for it again"})));
+                continue;
+            }
             let is_letter = api.ports.runs.get(run).await?.is_some_and(|row| row.status.has_letter());
             let done = if is_letter { do_one(api, caller, asked, deed, run).await? } else { ("missing", json!({})) };
             tell(run, done);

@@ -148,7 +148,7 @@ async fn perform(api: &Arc<Api>, op: Op, caller: Option<Caller>, request: Reques
         Op::ListHolds => steering::holds(api, caller, request).await,
         Op::PutHold => steering::hold(api, caller, id, request).await,
         Op::DeleteHold => steering::release(api, caller, id, request).await,
-        Op::ListRates => steering::rates(api, request).await,
+        Op::ListRates => steering::rates(api, caller, request).await,
         Op::PutRate => steering::set_rate(api, caller, id, request).await,
         Op::DeleteRate => steering::unset_rate(api, caller, id, request).await,
         Op::RequeueRun => audit::requeue_run(api, caller, id, run, request).await,

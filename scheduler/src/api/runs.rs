@@ -10,12 +10,11 @@ use super::state::Api;
 use super::view;
 use crate::listing::instant;
 use crate::next;
-use crate::operations::VERSIONS_KEPT;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_core::job::{Job, JobKey};
+use punctual_core::job::{Job, JobKey, VERSIONS_KEPT};
 use punctual_core::ports::{Attended, JobRead, PageToken, RowSpan, VERSIONS};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::{Schedule, parse_moment};
@@ -172,7 +171,12 @@ pub(super) async fn changes(api: &Api, caller: &Caller, id: &str, request: Reque
     let limit = query.limit()?.min(VERSIONS as usize - 1) as u64;
     let before = query.cursor(&listing)?;
     let job = find(api, &key).await?;
-    let last = before.and_then(|token| token.0.parse::<u64>().ok()).map_or(job.version, |before| before - 1);
+    let before = before.map(|token| token.0.parse::<u64>().ok().filter(|before| (2..=job.version).contains(before)));
+    let wrong = || Problem::parameter("cursor", "is no `next_cursor` of this very listing: begin without one");
+    let last = match before {
+        None => job.version,
+        Some(before) => before.ok_or_else(wrong)? - 1,
+    };
     let first = last.saturating_sub(limit - 1).max(1);
     let mut versions = api.ports.jobs.versions(&key, first.saturating_sub(1).max(1)..=last).await?;
     versions.insert(job.version, JobRead::Job(job.clone()));

@@ -27,13 +27,19 @@ fn scope_of(caller: &Caller, scope: &str) -> Result<Scope, Problem> {
     }
 }
 
+/// Whether a tenant's key may know of a target: whose webhooks another tenant calls is nobody's business.
+fn concerns_all(caller: &Caller, target: &Target) -> bool {
+    caller.reach == Reach::Everyone || !target.is_webhook()
+}
+
 /// Lists the holds that concern a caller: all, or those over its tenant and over what everybody shares.
 pub(super) async fn holds(api: &Api, caller: &Caller, request: Request) -> Result<Response, Problem> {
     Query::of(&request, &[])?;
     let steering = api.ports.control.steering().await?;
     let concerns = |hold: &&Hold| match &hold.scope {
         Scope::Tenant(tenant) => caller.reach.covers(tenant),
-        Scope::All | Scope::Priority(_) | Scope::Target(_) => true,
+        Scope::All | Scope::Priority(_) => true,
+        Scope::Target(target) => concerns_all(caller, target),
     };
     let items: Vec<_> = steering.holds.iter().filter(concerns).map(hold_json).collect();
     Ok(answer(StatusCode::OK, &json!({"items": items, "next_cursor": null})))
@@ -78,10 +84,12 @@ fn steered(error: OperatorError, pointer: &str) -> Problem {
 }
 
 /// Lists limits.
-pub(super) async fn rates(api: &Api, request: Request) -> Result<Response, Problem> {
+pub(super) async fn rates(api: &Api, caller: &Caller, request: Request) -> Result<Response, Problem> {
     Query::of(&request, &[])?;
-    let steering = api.ports.control.steering().await?;
-    Ok(answer(StatusCode::OK, &json!({"items": limits_json(&steering), "next_cursor": null})))
+    let mut steering = api.ports.control.steering().await?;
+    steering.limits.retain(|target, _| concerns_all(caller, target));
+    let limits = limits_json(&steering);
+    Ok(answer(StatusCode::OK, &json!({"items": limits, "next_cursor": null})))
 }
 
 fn target_of(target: &str) -> Result<Target, Problem> {

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 /// Rows read at a time.
 const PAGE: usize = 200;
-/// Rows before the span that are looked through for one whose range may reach into it: runs by hand and replays may lie
-/// in between.
+/// Rows before the span that are looked through at a time for one whose range may reach into it, and how often: runs by hand
+/// and replays may lie in between.
 const ROWS_BEFORE: usize = 50;
+const PAGES_BEFORE: usize = 100;
 
 /// What is asked of a job.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ pub async fn audit_job(
 ) -> Result<Summary, OperationError> {
     let key = &job.spec.key;
     let failed = |error| OperationError::Store(key.to_string(), error);
-    let former = versions_of(ports, job).await?;
+    let former = versions_of(ports, job, span.from).await?;
     let mut versions: Vec<Version<'_>> = former.iter().map(|job| Version { job, since: job.updated_at }).collect();
     versions.push(Version { job, since: job.updated_at });
     let is_held = steering.hold(key.tenant(), job.spec.priority, &job.spec.payload.target()).is_some();
@@ -69,18 +70,24 @@ pub async fn audit_job(
     }
 }
 
-/// The versions that a job had before this one, without a gap, the oldest first.
-async fn versions_of(ports: &Ports, job: &Job) -> Result<Vec<Job>, OperationError> {
+/// The versions that a job had before this one, without a gap, the oldest first: as far back as to the one that was in force
+/// at `from`.
+async fn versions_of(ports: &Ports, job: &Job, from: DateTime<Utc>) -> Result<Vec<Job>, OperationError> {
     let key = &job.spec.key;
     let mut former = Vec::new();
     let mut behind = job.version;
+    let mut since = job.updated_at;
     while behind > 1 {
         let first = behind.saturating_sub(VERSIONS).max(1);
         let kept = insist(|| ports.jobs.versions(key, first..=behind - 1)).await;
         let mut kept = kept.map_err(|error| OperationError::Store(key.to_string(), error))?;
         for number in (first..behind).rev() {
             match kept.remove(&number) {
-                Some(JobRead::Job(version)) => former.push(*version),
+                _ if since <= from => break,
+                Some(JobRead::Job(version)) => {
+                    since = version.updated_at;
+                    former.push(*version);
+                }
                 Some(JobRead::Unreadable(reason)) => {
                     return Err(OperationError::Unreadable(key.to_string(), reason));
                 }
@@ -90,6 +97,9 @@ async fn versions_of(ports: &Ports, job: &Job) -> Result<Vec<Job>, OperationErro
                     return Ok(former);
                 }
             }
+        }
+        if since <= from {
+            break;
         }
         behind = first;
     }
@@ -101,9 +111,19 @@ async fn versions_of(ports: &Ports, job: &Job) -> Result<Vec<Job>, OperationErro
 /// follows.
 async fn row_before(ports: &Ports, key: &JobKey, at: DateTime<Utc>) -> Result<Option<RunRow>, PortError> {
     let span = RowSpan { newest_first: true, ..RowSpan::between(DateTime::UNIX_EPOCH, at) };
-    let page = insist(|| ports.history.rows(key, span, None, ROWS_BEFORE)).await?;
     let stands = |row: &RunRow| row.id.run_key.is_scheduled() && !row.reason.is_some_and(SkipReason::is_void);
-    Ok(page.rows.into_iter().find(stands))
+    let mut after = None;
+    for _ in 0..PAGES_BEFORE {
+        let page = insist(|| ports.history.rows(key, span, after.clone(), ROWS_BEFORE)).await?;
+        if let Some(row) = page.rows.into_iter().find(stands) {
+            return Ok(Some(row));
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// Enqueues runs of a job's timetable once more, under their own ids; returns how many the queue took.

@@ -3,16 +3,12 @@
 use super::{OperationError, insist, may_be_left_behind, put_into_present_bucket, read};
 use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::due::DueBucket;
-use punctual_core::job::{Change, Changed, Job, JobKey, JobSpec, Timetable};
+use punctual_core::job::{Change, Changed, Job, JobKey, JobSpec, Timetable, VERSIONS_KEPT};
 use punctual_core::ports::{JobRead, JobStore, PortResult, Replace, ReplaceIf};
 use punctual_core::process::random_token;
-use std::time::Duration;
 
 /// How often a change is decided anew because the job moved meanwhile: it advances once a minute at most.
 pub(super) const TRIES: u32 = 8;
-
-/// For how long former versions of a job are kept: a year, and a margin for whoever looks back at the whole of it.
-pub const VERSIONS_KEPT: Duration = Duration::from_secs(400 * 86_400);
 
 /// What came of a change.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,13 +97,14 @@ async fn change_as(
             Some(JobRead::Unreadable(reason)) => return Err(OperationError::Unreadable(key.to_string(), reason)),
             Some(JobRead::Job(job)) => job,
         };
+        let change = plan(&job)?;
+        if job.is_erased && !matches!(change, Change::Recreate(_)) {
+            // Also what this very change, or another that came too late, kept of it meanwhile.
+            erase_versions(jobs, &job).await.map_err(store)?;
+            return Ok(Outcome::Missing);
+        }
         if if_version.is_some_and(|version| version != job.version) {
             return Ok(Outcome::Conflict { version: job.version });
-        }
-        let change = plan(&job)?;
-        let is_gone = job.is_erased && !matches!(change, Change::Recreate(_) | Change::Erase);
-        if is_gone {
-            return Ok(Outcome::Missing);
         }
         let changed = job.change(&change, clock.now(), world, random_token(), by);
         let next = match changed.map_err(|error| OperationError::NotAllowed(key.to_string(), error))? {
@@ -134,6 +131,10 @@ async fn change_as(
         match insist(|| jobs.replace(&next, &read_as)).await.map_err(store)? {
             Replace::Changed => {}
             Replace::Replaced => {
+                if next.is_erased {
+                    // Once more: a change that was under way may have kept a version since.
+                    erase_versions(jobs, &next).await.map_err(store)?;
+                }
                 if DueBucket::is_stale_after(watch.elapsed(clock)) {
                     put_into_present_bucket(jobs, clock, &next).await.map_err(store)?;
                 }
@@ -144,7 +145,7 @@ async fn change_as(
     Err(OperationError::Busy(key.to_string()))
 }
 
-/// Forgets the former versions of a job that is to be erased. A repeat of the request goes on from where this ended.
+/// Forgets the former versions of a job that is to be erased, or was.
 async fn erase_versions(jobs: &dyn JobStore, job: &Job) -> PortResult<()> {
     insist(|| jobs.forget_versions(&job.spec.key, 1..=job.version)).await
 }

@@ -90,6 +90,6 @@ async fn a_job_is_audited_by_what_it_said_at_each_time() {
     assert_eq!(found["summary"]["missing"], json!(0), "{found}");
     assert_eq!(found["summary"]["succeeded"], json!(rows), "each run belongs to an instant that was due: {found}");
     let late = desk.ask("GET", "/v1/audit?from=2026-01-01T00:00:00Z", None).await;
-    assert_eq!((late.status, late.pointers()), (400, vec!["from"]), "what is kept no more is not vouched for");
+    assert_eq!((late.status, late.pointers()), (422, vec!["from"]), "what is kept no more is not vouched for");
     assert_eq!(desk.ask("GET", "/v1/audit?prefix=c-9/ping", None).await.status, 404);
 }

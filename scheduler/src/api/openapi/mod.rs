@@ -24,7 +24,7 @@ every tenant (then `Punctual-Tenant` says which one is meant), and has one of th
 which opens what those before it do.\n\n\
 Whatever is not done is said by a problem (RFC 9457, `application/problem+json`), with a pointer to each field that is wrong; \
 what was sent is never repeated in it. A method that a path does not have is answered with 405 and `Allow`. After a 503, and \
-after no answer at all, ask again: everything but a run without an `Idempotency-Key` can be repeated.\n\n\
+after no answer at all, ask again: everything can be repeated but a run, and a job that is made without an id, where there is no `Idempotency-Key`.\n\n\
 Instants are RFC 3339 in UTC, lengths of texts are in bytes of UTF-8. Names that are not known are refused, in bodies as in \
 queries. Answers may have further fields in later versions.";
 

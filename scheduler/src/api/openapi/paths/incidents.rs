@@ -82,7 +82,7 @@ pub(super) fn audit() -> Operation {
         .with(in_query("show", "Which instants are named, and not just counted: the missing ones without it.", shown))
         .with(cursor())
         .shows(200, "What was due, and what became of it.", "Audit")
-        .fails(&[404])
+        .fails(&[404, 422])
 }
 
 pub(super) fn requeue_missing() -> Operation {
@@ -170,8 +170,17 @@ fn letters_input(more: Value, required: &[&str]) -> Value {
 }
 
 fn done() -> Value {
-    let results =
-        ["replayed", "would_be_replayed", "dropped", "would_be_dropped", "too_late", "stands", "refused", "missing"];
+    let results = [
+        "replayed",
+        "would_be_replayed",
+        "left",
+        "dropped",
+        "would_be_dropped",
+        "too_late",
+        "stands",
+        "refused",
+        "missing",
+    ];
     let item = json!({
         "type": "object", "required": ["id", "result"],
         "properties": {
