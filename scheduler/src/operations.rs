@@ -12,7 +12,7 @@ pub use change::{Outcome, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
 pub use replay::{Planned, Replay, ReplayPlan, perform_replay, plan_replay, replay};
-pub use upsert::{Upsert, put_job};
+pub use upsert::{Expected, Upsert, put_job};
 
 use chrono::{DateTime, Utc};
 use punctual_core::clock::{Clock, ClockOff, Stopwatch};

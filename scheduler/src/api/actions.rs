@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// Jobs of a prefix that one call works on; a cursor leads to the others.
 const MOST_AT_ONCE: usize = 10_000;
+/// A call ends after this time, and gives a cursor.
+const LONGEST_CALL: Duration = Duration::from_secs(20);
 /// Keys listed at a time.
 const PAGE: usize = 200;
 /// Jobs being changed at the same time.
@@ -131,10 +133,6 @@ impl Tally {
             }
         }
     }
-
-    fn all(&self) -> u64 {
-        self.changed + self.unchanged + self.refused
-    }
 }
 
 async fn all_under(
@@ -152,6 +150,7 @@ async fn all_under(
     let mut tally = Tally::default();
     let (mut after, mut is_second_look) = (began_at.clone(), false);
     let mut seen = HashSet::new();
+    let ends_at = api.clock.monotonic() + LONGEST_CALL;
     loop {
         let page = api.ports.jobs.list(of, after.clone(), PAGE).await?;
         // On the second look only what is new counts: all else stands as the first one left it.
@@ -168,7 +167,8 @@ async fn all_under(
             }
         }
         after = page.next;
-        if tally.all() as usize >= MOST_AT_ONCE || (after.is_none() && is_second_look) {
+        let is_enough = seen.len() >= MOST_AT_ONCE || api.clock.monotonic() >= ends_at;
+        if after.is_some() && is_enough || after.is_none() && is_second_look {
             break;
         }
         if after.is_none() {
@@ -232,6 +232,7 @@ fn refused(error: OperationError) -> Result<Done, Problem> {
         OperationError::NotAllowed(_, error) => Ok(Done::Refused(error.to_string())),
         OperationError::Unreadable(..) => Ok(Done::Refused("the job cannot be read by this version".into())),
         OperationError::Input(_, problem) => Ok(Done::Refused(problem)),
+        error @ OperationError::Busy(_) => Ok(Done::Refused(error.to_string())),
         error => Err(error.into()),
     }
 }

@@ -16,6 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
+use bytes::BytesMut;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use punctual_core::due::Shards;
 use punctual_core::job::{Change, Job, JobKey, JobSpec, JobState, Timetable};
@@ -29,6 +30,8 @@ use std::sync::Arc;
 pub const NDJSON: &str = "application/x-ndjson";
 /// Lines that are read and looked up together.
 const BATCH: usize = 200;
+/// Bytes of lines that are held together, roughly.
+const BATCH_BYTES: usize = 1_024 * 1_024;
 /// Jobs being written at the same time.
 const WRITES_AT_ONCE: usize = 48;
 
@@ -45,8 +48,13 @@ pub(super) async fn import(api: Arc<Api>, caller: &Caller, request: Request) -> 
         api.clock.check().map_err(|off| OperationError::Clock("import".into(), off))?;
     }
     let import = Import { api, tenant, by: caller.by.clone(), is_dry, shards };
-    let lines =
-        Lines { body: request.into_body().into_data_stream().boxed(), held: Vec::new(), number: 0, skips: false };
+    let lines = Lines {
+        body: request.into_body().into_data_stream().boxed(),
+        held: BytesMut::new(),
+        looked_at: 0,
+        number: 0,
+        skips: false,
+    };
     let mut response = Response::new(Body::from_stream(answers(import, lines)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
     Ok(response)
@@ -107,7 +115,7 @@ fn answers(import: Import, lines: Lines) -> impl Stream<Item = Result<Bytes, Inf
 struct Line {
     number: u64,
     /// None = it is too long.
-    text: Option<Vec<u8>>,
+    text: Option<BytesMut>,
 }
 
 /// Lines that came together.
@@ -121,7 +129,9 @@ struct Batch {
 /// The lines of a body.
 struct Lines {
     body: BoxStream<'static, Result<Bytes, axum::Error>>,
-    held: Vec<u8>,
+    held: BytesMut,
+    /// So much of it holds no end of a line.
+    looked_at: usize,
     number: u64,
     /// The rest of a line that is too long is not kept.
     skips: bool,
@@ -130,23 +140,23 @@ struct Lines {
 impl Lines {
     /// The next lines, as many as are looked up together, or fewer at the end.
     async fn batch(&mut self) -> Batch {
-        let mut lines = Vec::new();
+        let (mut lines, mut ends, mut bytes) = (Vec::new(), 0, 0);
         loop {
-            while lines.len() < BATCH {
-                match self.held.iter().position(|byte| *byte == b'\n') {
-                    Some(end) => {
-                        let rest = self.held.split_off(end + 1);
-                        let line = std::mem::replace(&mut self.held, rest);
-                        self.push(line, &mut lines);
-                    }
-                    None => break,
+            while let Some(end) = self.held[self.looked_at..].iter().position(|byte| *byte == b'\n') {
+                let line = self.held.split_to(self.looked_at + end + 1);
+                self.looked_at = 0;
+                ends += 1;
+                bytes += line.len();
+                self.push(line, &mut lines);
+                // Blank lines count too: nobody else may wait for the end of them.
+                if ends >= BATCH || bytes >= BATCH_BYTES {
+                    return Batch { lines, is_last: false, is_cut: false };
                 }
             }
-            if lines.len() >= BATCH {
-                return Batch { lines, is_last: false, is_cut: false };
-            }
+            self.looked_at = self.held.len();
             if self.held.len() > LONGEST_BODY_BYTES {
                 self.held.clear();
+                self.looked_at = 0;
                 self.skips = true;
             }
             match self.body.next().await {
@@ -163,7 +173,7 @@ impl Lines {
         }
     }
 
-    fn push(&mut self, line: Vec<u8>, lines: &mut Vec<Line>) {
+    fn push(&mut self, line: BytesMut, lines: &mut Vec<Line>) {
         self.number += 1;
         let is_too_long = std::mem::take(&mut self.skips) || line.len() > LONGEST_BODY_BYTES;
         if is_too_long {
@@ -181,13 +191,14 @@ impl Import {
     /// Does some lines, and answers each, in order.
     async fn take(&self, lines: &[Line]) -> Result<Vec<Answer>, Problem> {
         let mut answers: Vec<Option<Answer>> = lines.iter().map(|_| None).collect();
-        let mut asked: Vec<(usize, JobKey, Value)> = Vec::new();
+        let mut asked: Vec<(usize, JobKey)> = Vec::new();
         let mut seen: HashMap<JobKey, u64> = HashMap::new();
         for (at, line) in lines.iter().enumerate() {
             match self.document_of(line) {
                 Err(problem) => answers[at] = Some(refused(line.number, None, problem)),
-                Ok((key, document)) => match seen.insert(key.clone(), line.number) {
-                    None => asked.push((at, key, document)),
+                Ok((key, _)) => match seen.insert(key.clone(), line.number) {
+                    // Its document is read again when its turn comes: parsed, it may be many times as large.
+                    None => asked.push((at, key)),
                     Some(first) => {
                         let detail = format!("is in line {first} as well: each job has one line");
                         let problem = Problem::fields(vec![FieldProblem::new("/id", detail)]);
@@ -196,11 +207,14 @@ impl Import {
                 },
             }
         }
-        let keys: Vec<JobKey> = asked.iter().map(|(_, key, _)| key.clone()).collect();
+        let keys: Vec<JobKey> = asked.iter().map(|(_, key)| key.clone()).collect();
         let there = self.api.ports.jobs.get_many(&keys).await?;
         let there = &there;
-        let one = |(at, key, document): (usize, JobKey, Value)| async move {
-            let done = self.one(&key, &document, there.get(&key)).await;
+        let one = |(at, key): (usize, JobKey)| async move {
+            let done = match self.document_of(&lines[at]) {
+                Ok((_, document)) => self.one(&key, &document, there.get(&key)).await,
+                Err(problem) => Err(problem),
+            };
             (at, key, done)
         };
         let mut done = stream::iter(asked.into_iter().map(one)).buffer_unordered(WRITES_AT_ONCE);

@@ -6,7 +6,9 @@ use super::gate::Caller;
 use super::problem::{FieldProblem, Problem};
 use super::state::Api;
 use super::view;
-use crate::operations::{Created, Outcome, Upsert, change_job, create_job_for, edit_job, put_job};
+use crate::operations::{
+    Created, Expected, OperationError, Outcome, Upsert, change_job, create_job_for, edit_job, put_job,
+};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, HeaderValue, LOCATION};
@@ -18,7 +20,7 @@ use punctual_core::ports::{JobRead, JobsUnder, PageToken};
 use punctual_core::process::random_token;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// The header that makes a repeat of a request the same request.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -160,9 +162,7 @@ pub(super) async fn find(api: &Api, key: &JobKey) -> Result<Box<Job>, Problem> {
     let found = api.ports.jobs.get_many(std::slice::from_ref(key)).await?.remove(key);
     match found {
         Some(JobRead::Job(job)) if !job.is_erased => Ok(job),
-        Some(JobRead::Unreadable(reason)) => {
-            Err(crate::operations::OperationError::Unreadable(key.to_string(), reason).into())
-        }
+        Some(JobRead::Unreadable(reason)) => Err(OperationError::Unreadable(key.to_string(), reason).into()),
         _ => Err(no_job(key)),
     }
 }
@@ -235,22 +235,20 @@ pub(super) async fn put(api: &Api, caller: &Caller, id: &str, request: Request) 
     }
     let tenant = caller.tenant()?;
     let key = JobKey::new(tenant, id).map_err(|problem| Problem::fields(vec![FieldProblem::new("/id", problem)]))?;
-    let found = api.ports.jobs.get_many(std::slice::from_ref(&key)).await?.remove(&key);
-    let there = found.as_ref().and_then(JobRead::job).filter(|job| !job.is_erased);
-    if conditions.must_be_new && there.is_some() {
-        return Err(Problem::precondition(format!("job {id} is there already")));
-    }
-    if conditions.must_exist && there.is_none() {
-        return Err(Problem::precondition(format!("job {id} is not there")));
-    }
-    let old = there.map(|job| &job.spec);
-    let reading = Reading { tenant, now: api.now(), zones: &api.zones, allowed: &api.allowed, old };
-    let spec = document::read(&body, id, &reading).map_err(Problem::fields)?;
+    let expected =
+        Expected { version: conditions.version, is_there: conditions.must_exist, is_new: conditions.must_be_new };
+    let now = api.now();
+    let wrong: Mutex<Vec<FieldProblem>> = Mutex::default();
+    let spec = |old: Option<&JobSpec>| {
+        let reading = Reading { tenant, now, zones: &api.zones, allowed: &api.allowed, old };
+        document::read(&body, id, &reading).map_err(|problems| noted(&wrong, problems))
+    };
     let shards = api.shards().await?;
     let world = api.timetable(&shards);
-    let jobs = &*api.ports.jobs;
-    let done = put_job(jobs, &*api.clock, &world, spec, conditions.version, &caller.by).await?;
+    let done = put_job(&*api.ports.jobs, &*api.clock, &world, &key, &spec, expected, &caller.by).await;
+    let done = or_fields(done, wrong)?;
     match done {
+        Upsert::Exists => Err(Problem::precondition(format!("job {id} is there already"))),
         Upsert::Created(job) => {
             Ok(located(versioned(StatusCode::CREATED, job.version, &view::job(api, caller, &job)), &job))
         }
@@ -278,19 +276,27 @@ pub(super) async fn patch(api: &Api, caller: &Caller, id: &str, request: Request
     let patched = |old: &JobSpec| {
         let document = document::merged(Value::Object(document::write(old)), &patch);
         let reading = Reading { tenant: key.tenant(), now, zones: &api.zones, allowed: &api.allowed, old: Some(old) };
-        document::read(&document, id, &reading).map_err(|problems| {
-            *wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = problems;
-            String::new()
-        })
+        document::read(&document, id, &reading).map_err(|problems| noted(&wrong, problems))
     };
     let shards = api.shards().await?;
     let world = api.timetable(&shards);
     let edited = edit_job(&*api.ports.jobs, &*api.clock, &world, &key, &patched, conditions.version, &caller.by).await;
-    let problems = wrong.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if edited.is_err() && !problems.is_empty() {
-        return Err(Problem::fields(problems));
+    changed(api, caller, &key, or_fields(edited, wrong)?)
+}
+
+/// Keeps what is wrong with a document for the answer: operations know no fields.
+fn noted(wrong: &Mutex<Vec<FieldProblem>>, problems: Vec<FieldProblem>) -> String {
+    *wrong.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+    String::new()
+}
+
+/// What came of an operation; where it failed by what was noted, that.
+fn or_fields<T>(done: Result<T, OperationError>, wrong: Mutex<Vec<FieldProblem>>) -> Result<T, Problem> {
+    let problems = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match done {
+        Err(OperationError::Input(..)) if !problems.is_empty() => Err(Problem::fields(problems)),
+        done => Ok(done?),
     }
-    changed(api, caller, &key, edited?)
 }
 
 /// What came of a change, as an answer.

@@ -39,9 +39,10 @@ use percent_encoding::percent_decode_str;
 use problem::Problem;
 use punctual_core::job::Change;
 use punctual_core::priority::Priority;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// All routes over one state, with their gate.
 pub fn router(api: &Arc<Api>) -> Router {
@@ -162,8 +163,26 @@ async fn perform(api: &Arc<Api>, op: Op, caller: Option<Caller>, request: Reques
     }
 }
 
+/// What was said of the readiness is said again for this long: nobody is asked for a key, and each look costs four calls.
+const READINESS_HOLDS: Duration = Duration::from_secs(1);
+
 /// Whether store and queues can be reached.
 async fn ready(api: &Api) -> Result<Response, Problem> {
+    let mut said = api.readiness.lock().await;
+    let now = api.clock.boottime();
+    let known = said.clone().filter(|(at, ..)| now < *at + READINESS_HOLDS);
+    let (_, is_ready, body) = match known {
+        Some(known) => known,
+        None => {
+            let (is_ready, body) = look_at_readiness(api).await;
+            said.insert((now, is_ready, body)).clone()
+        }
+    };
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(ask::answer(status, &body))
+}
+
+async fn look_at_readiness(api: &Api) -> (bool, Value) {
     let store = api.ports.control.layout().await;
     let mut parts = BTreeMap::from([("store", word(&store))]);
     let is_set_up = store.is_ok_and(|layout| layout.is_some());
@@ -182,9 +201,8 @@ async fn ready(api: &Api) -> Result<Response, Problem> {
     let clock = if api.clock.check().is_ok() { "ok" } else { "off" };
     parts.insert("clock", clock);
     let is_ready = parts.values().all(|part| *part == "ok");
-    let (status, word) =
-        if is_ready { (StatusCode::OK, "ready") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready") };
-    Ok(ask::answer(status, &json!({"status": word, "parts": parts})))
+    let word = if is_ready { "ready" } else { "not ready" };
+    (is_ready, json!({"status": word, "parts": parts}))
 }
 
 fn word<T>(answer: &punctual_core::ports::PortResult<T>) -> &'static str {

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
+/// Fields that one problem names.
+const MOST_ERRORS: usize = 50;
+
 /// A field that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldProblem {
@@ -77,11 +80,13 @@ impl Problem {
     }
 
     /// Fields of the body are wrong.
-    pub fn fields(errors: Vec<FieldProblem>) -> Self {
+    pub fn fields(mut errors: Vec<FieldProblem>) -> Self {
+        let all = errors.len();
+        errors.truncate(MOST_ERRORS);
         let detail = match errors.as_slice() {
             [] => "the body cannot be taken".to_owned(),
             [one] => format!("{}: {}", place(&one.pointer), one.detail),
-            [first, rest @ ..] => format!("{}: {}; and {} more", place(&first.pointer), first.detail, rest.len()),
+            [first, ..] => format!("{}: {}; and {} more", place(&first.pointer), first.detail, all - 1),
         };
         let title = "What was asked for cannot be";
         Problem { errors, ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid-body", title, detail) }

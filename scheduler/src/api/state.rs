@@ -12,6 +12,7 @@ use punctual_core::due::Shards;
 use punctual_core::job::Timetable;
 use punctual_core::ports::{Control, Ports};
 use punctual_core::zone::Zones;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,16 +50,19 @@ pub struct Api {
     pub(super) keys: Keys,
     pub(super) limits: KeyLimits,
     shards: AsyncMutex<Option<(Duration, Shards)>>,
+    /// What was said of the readiness last, and when.
+    pub(super) readiness: AsyncMutex<Option<(Duration, bool, Value)>>,
 }
 
 impl Api {
     /// What requests share, on these ports.
     pub fn new(ports: Ports, clock: Arc<dyn Clock>, zones: Arc<Zones>, settings: ApiSettings) -> Arc<Self> {
         Arc::new(Api {
-            keys: Keys { control: ports.control.clone(), clock: clock.clone(), read: AsyncMutex::default() },
+            keys: Keys::new(ports.control.clone(), clock.clone()),
             limits: KeyLimits { per_s: settings.key_requests_per_s, keys: Mutex::default() },
             allowed: settings.allowed,
             shards: AsyncMutex::default(),
+            readiness: AsyncMutex::default(),
             ports,
             clock,
             zones,
@@ -95,18 +99,25 @@ impl Api {
 pub(super) struct Keys {
     control: Arc<dyn Control>,
     clock: Arc<dyn Clock>,
-    read: AsyncMutex<Known>,
+    read: Mutex<Known>,
+    /// Held by whoever reads them.
+    reading: AsyncMutex<()>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Known {
     keys: Arc<ApiKeys>,
-    /// When they were asked for, by the monotonic clock.
+    /// When they were asked for, by a clock that goes on while the machine is suspended.
     read_at: Option<Duration>,
+    /// When a read ended last, well or not.
     tried_at: Option<Duration>,
 }
 
 impl Keys {
+    fn new(control: Arc<dyn Control>, clock: Arc<dyn Clock>) -> Self {
+        Keys { control, clock, read: Mutex::default(), reading: AsyncMutex::default() }
+    }
+
     /// The key that this text is.
     pub(super) async fn holder(&self, text: &str) -> Result<ApiKey, Problem> {
         let wrong = || Problem::unauthenticated("the key is unknown or revoked");
@@ -119,22 +130,42 @@ impl Keys {
         keys.holder(text).cloned().ok_or_else(wrong)
     }
 
-    /// The keys, read at most so long ago.
+    fn known(&self) -> Known {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The keys, read at most so long ago; older ones while somebody else reads them, or while they cannot be read.
     async fn at_most(&self, old: Duration) -> Result<Arc<ApiKeys>, Problem> {
-        let mut known = self.read.lock().await;
-        let now = self.clock.monotonic();
-        let is_older = |at: Option<Duration>, than: Duration| at.is_none_or(|at| now > at + than);
-        if is_older(known.read_at, old) && is_older(known.tried_at, UNKNOWN_READ_EVERY) {
-            known.tried_at = Some(now);
-            match self.control.api_keys().await {
-                Ok(keys) => (known.keys, known.read_at) = (Arc::new(keys), Some(now)),
-                Err(error) => tracing::warn!(class = error.class(), %error, "keys could not be read"),
+        let now = || self.clock.boottime();
+        let is_older = |at: Option<Duration>, than: Duration| at.is_none_or(|at| now() > at + than);
+        let needs_a_read = |known: &Known| is_older(known.read_at, old) && is_older(known.tried_at, UNKNOWN_READ_EVERY);
+        let mut known = self.known();
+        if needs_a_read(&known) {
+            let reading = match is_older(known.read_at, KEYS_BELIEVED_FOR) {
+                true => Some(self.reading.lock().await),
+                // Nobody waits for a store that hangs, as long as there are keys to go by.
+                false => self.reading.try_lock().ok(),
+            };
+            known = self.known();
+            if reading.is_some() && needs_a_read(&known) {
+                known = self.read(known).await;
             }
         }
         if is_older(known.read_at, KEYS_BELIEVED_FOR) {
             return Err(Problem::unavailable("keys cannot be checked now: ask again"));
         }
-        Ok(known.keys.clone())
+        Ok(known.keys)
+    }
+
+    async fn read(&self, mut known: Known) -> Known {
+        let asked_at = self.clock.boottime();
+        match self.control.api_keys().await {
+            Ok(keys) => (known.keys, known.read_at) = (Arc::new(keys), Some(asked_at)),
+            Err(error) => tracing::warn!(class = error.class(), %error, "keys could not be read"),
+        }
+        known.tried_at = Some(self.clock.boottime());
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = known.clone();
+        known
     }
 }
 
