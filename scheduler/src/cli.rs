@@ -36,7 +36,7 @@ done; 3 done in part: some lines or jobs were refused.")]
 pub struct Cli {
     /// First part of the names of all tables and queues.
     #[arg(long, global = true, env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
-    pub prefix: String,
+    pub store_prefix: String,
     /// Directory of zone rules (TZif); without it the newer of the embedded rules and the system's.
     #[arg(long, global = true, env = "PUNCTUAL_TZDIR")]
     pub tzdir: Option<PathBuf>,
@@ -316,6 +316,21 @@ fn usize_in(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
 mod tests {
     use super::*;
     use clap::error::ErrorKind;
+
+    #[test]
+    fn no_word_means_two_things() {
+        use clap::CommandFactory;
+        let mut command = Cli::command();
+        command.build();
+        command.debug_assert();
+        let global: Vec<String> =
+            command.get_arguments().filter(|arg| arg.is_global_set()).map(|arg| arg.get_id().to_string()).collect();
+        assert!(global.len() >= 4, "{global:?}");
+        // A global option of the same name would give its own value.
+        let listed = Cli::try_parse_from(["punctual", "jobs", "list"]).unwrap().command;
+        let Command::Jobs(JobsCommand::List(args)) = listed else { panic!("{listed:?}") };
+        assert_eq!(args.prefix, None);
+    }
 
     #[test]
     fn every_number_out_of_its_range_is_refused() {

@@ -68,7 +68,7 @@ fn print(text: impl Display) -> Result<(), CommandError> {
 /// # Errors
 /// See [`CommandError`].
 pub async fn run(cli: Cli) -> Result<(), CommandError> {
-    let names = Names::new(&cli.prefix).map_err(bad)?;
+    let names = Names::new(&cli.store_prefix).map_err(bad)?;
     let (tzdir, access) = (cli.tzdir, cli.api);
     let zones = || Zones::load(tzdir.as_deref()).map_err(bad);
     let asker = || zones().map(|zones| Asker::new(names.clone(), access.clone(), zones));

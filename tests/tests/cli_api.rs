@@ -186,7 +186,6 @@ async fn exit_codes() -> anyhow::Result<()> {
         (&vec![("PUNCTUAL_API_URL", town.url.as_str())], 2, "jobs list", "PUNCTUAL_API_KEY"),
         (&vec![("PUNCTUAL_API_URL", "nowhere"), ("PUNCTUAL_API_KEY", "x")], 2, "jobs list", "PUNCTUAL_API_URL"),
         (&far, 2, "jobs add --id c-3/bill --noop --schedule soon", "--schedule"),
-        (&far, 2, "jobs add --id import --noop --schedule @daily", "--schedule"),
         (&far, 2, "jobs list --prefix /x", "--prefix"),
         (&far, 2, "jobs delete c-1/", "one job"),
         (&far, 0, "doctor", "ready"),

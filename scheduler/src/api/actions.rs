@@ -163,7 +163,9 @@ async fn all_under(
         after = page.next;
         let is_enough = tally.all() as usize >= MOST_AT_ONCE;
         if after.is_none() || is_enough {
-            let is_last = after.is_none() && (is_second_look || tally.all() == 0 || is_enough);
+            // A second look would find each run that the first one asked for, and count it again.
+            let is_one_look = matches!(action, Action::Run) || tally.all() == 0;
+            let is_last = after.is_none() && (is_second_look || is_one_look || is_enough);
             if is_last || is_enough {
                 break;
             }
