@@ -20,6 +20,8 @@ pub const EXIT_OK: u8 = 0;
 pub const EXIT_FAILED: u8 = 1;
 /// The input is wrong; nothing was done.
 pub const EXIT_BAD_INPUT: u8 = 2;
+/// Done in part: some of what was given was refused.
+pub const EXIT_PARTLY: u8 = 3;
 
 /// Sends logs to standard error: compact for a terminal, JSON with `PUNCTUAL_LOG_FORMAT=json`. `PUNCTUAL_LOG` filters,
 /// otherwise `default_filter` does, with the SDK's search for settings held at ERROR: what it does not find, we say in

@@ -2,15 +2,22 @@
 
 mod api;
 mod change;
+mod import;
+mod incidents;
+mod jobs;
+mod runs;
 mod steer;
 
 pub use api::{ApiArgs, KeyAddArgs, KeysCommand};
-pub use change::{ChangeArgs, EditArgs, RunNowArgs, ShowArgs};
+pub use change::{ChangeArgs, EditArgs, RunNowArgs};
+pub use import::{Format as ImportFormat, ImportArgs};
+pub use incidents::{AuditArgs, DeadLettersCommand, LettersArgs, LettersDropArgs, LettersListArgs, LettersReplayArgs};
+pub use jobs::{AddArgs, ChangesArgs, ExportArgs, JobsCommand, ListArgs, ShowArgs};
+pub use runs::{ReplayArgs, RunShowArgs, RunsCommand, RunsListArgs};
 pub use steer::{HoldCommand, RatesArgs, RatesCommand, ReleaseCommand, WhyArgs};
 
 use crate::next::Format;
-use crate::payload_text::{PayloadText, RetryText};
-use crate::timetable::{ClockText, RunText};
+use crate::timetable::ClockText;
 use api::{API_HELP, KEYS_HELP};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
@@ -21,20 +28,37 @@ use std::path::PathBuf;
 /// Cron at scale: jobs in DynamoDB, due runs to SQS.
 #[derive(Debug, Parser)]
 #[command(name = "punctual", version, about, long_about = None, after_help = "\
+jobs, runs, dead-letters, audit, hold, release, rates and status ask the Jobs API: at PUNCTUAL_API_URL, with the key in PUNCTUAL_API_KEY or in the file of
+--api-key-file, or, where no address is given, the same API within this command, on the store.
 AWS is found as all AWS tools find it: AWS_REGION, credentials, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS.
 PUNCTUAL_FAIR_QUEUES=1, here and on all workers, makes the tenant the message group of SQS's fair queues.
 Logs go to standard error; PUNCTUAL_LOG filters them (default `info`), PUNCTUAL_LOG_FORMAT=json for machines.
-Exit codes: 0 done, 1 failed, 2 wrong input (nothing was done).")]
+Exit codes: 0 done; 1 failed (store, network, key, not there, changed meanwhile): may work at another time; 2 wrong input, nothing was
+done; 3 done in part: some lines or jobs were refused.")]
 pub struct Cli {
     /// First part of the names of all tables and queues.
     #[arg(long, global = true, env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
-    pub prefix: String,
+    pub store_prefix: String,
     /// Directory of zone rules (TZif); without it the newer of the embedded rules and the system's.
     #[arg(long, global = true, env = "PUNCTUAL_TZDIR")]
     pub tzdir: Option<PathBuf>,
+    /// How the Jobs API is reached.
+    #[command(flatten)]
+    pub api: ApiAccess,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How the Jobs API is reached. The key itself is no option: every process of the host could read it.
+#[derive(Clone, Debug, Args)]
+pub struct ApiAccess {
+    /// Address of the Jobs API, `https://punctual.example.com`; without it the commands work on the store themselves.
+    #[arg(long, global = true, env = "PUNCTUAL_API_URL")]
+    pub api_url: Option<String>,
+    /// File with the key; without it the key is in PUNCTUAL_API_KEY.
+    #[arg(long, global = true, env = "PUNCTUAL_API_KEY_FILE")]
+    pub api_key_file: Option<PathBuf>,
 }
 
 /// The commands.
@@ -73,13 +97,26 @@ pub enum Command {
     /// Look at runs.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Look at what needs a person, run it once more, or leave it at that.
+    #[command(subcommand, after_help = incidents::LETTERS_HELP)]
+    DeadLetters(DeadLettersCommand),
+    /// Hold every instant that was due against the rows, and enqueue again what is missing.
+    #[command(after_help = incidents::AUDIT_HELP)]
+    Audit(AuditArgs),
+    /// Print what makes a shell complete the words and options of this command.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
     /// Show when a schedule fires next. Needs no server.
     #[command(after_help = NEXT_EXAMPLES)]
     Next(Box<NextArgs>),
     /// Say what jobs cost in a month, by step. Needs no server.
     #[command(after_help = COST_EXAMPLES)]
     Cost(Box<CostArgs>),
-    /// Say which zone rules are in use and where they come from, and how this host's clock stands to the store's.
+    /// Say which zone rules are in use and where they come from, how this host's clock stands to the store's, and whether the
+    /// API is ready, where PUNCTUAL_API_URL names one.
     Doctor,
 }
 
@@ -90,14 +127,11 @@ Examples:
   punctual next --cron 'H 9 L * *' --tz Europe/London --key c-10001 --spread 30m
   punctual next --schedule 'every 90m from 2026-12-05T09:00' --tz Asia/Kathmandu --count 3 --format lines";
 
-const ADD_EXAMPLES: &str = "\
+const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  punctual jobs add --tenant bank --id c-1/bill --to +447700900123 --text 'Your bill is due' \\
-      --schedule 'cron 0 9 * * 1-5' --tz Asia/Kolkata --until-local 20:00
-  punctual jobs add --id c-1/mail --email-to ana@example.com --subject 'Bill of {{ local.date }}' \\
-      --text '{{ vars.amount }} is due' --var amount=12.50 --schedule 'cron 0 9 1 * *'
-  punctual jobs add --id c-1/hook --webhook https://hooks.example.com/bills --body '{\"run\": {{ run.id | tojson }}}' \\
-      --secret-file hook.secret --retry-waits 5s,5m,30m,2h --schedule 'every 24h'";
+  punctual completions bash > /etc/bash_completion.d/punctual
+  punctual completions zsh > \"${fpath[1]}/_punctual\"
+  punctual completions fish > ~/.config/fish/completions/punctual.fish";
 
 const COST_EXAMPLES: &str = "\
 Examples:
@@ -282,134 +316,6 @@ pub struct GrowArgs {
     pub standard: Option<u16>,
 }
 
-/// `jobs`.
-#[derive(Debug, Subcommand)]
-pub enum JobsCommand {
-    /// Make one job. Making it twice makes it once.
-    #[command(
-        after_help = ADD_EXAMPLES
-    )]
-    Add(Box<AddArgs>),
-    /// Make the jobs of a CSV file: customer,phone,kind,priority,schedule,template, and what `jobs add` takes besides as
-    /// further columns (tz, spread, missed, …). Nothing is made if any row is wrong.
-    Import(ImportArgs),
-    /// List a tenant's jobs.
-    #[command(after_help = "Example:\n  punctual jobs list --tenant bank --state quarantined")]
-    List(ListArgs),
-    /// Show one job.
-    Show(ShowArgs),
-    /// Change what is given of a job, and leave the rest. `none` takes a name, window, bound or deadline away.
-    #[command(after_help = change::EDIT_HELP)]
-    Edit(Box<EditArgs>),
-    /// Hold a job back: it fires no more, and what is queued waits, until it is resumed.
-    Pause(ChangeArgs),
-    /// End a pause. What fell due meanwhile is owed, and goes by the job's rule for missed firings.
-    Resume(ChangeArgs),
-    /// End a job for good, with all that is queued. `jobs add` makes it again.
-    Cancel(ChangeArgs),
-    /// Let a quarantined job fire again.
-    Release(ChangeArgs),
-    /// Run a job now, besides its timetable.
-    #[command(after_help = change::RUN_HELP)]
-    Run(RunNowArgs),
-}
-
-/// `jobs add`.
-#[derive(Debug, Args)]
-pub struct AddArgs {
-    /// Whose job it is.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// Its id: letters, digits and `._/-`.
-    #[arg(long)]
-    pub id: String,
-    /// A name for people.
-    #[arg(long)]
-    pub name: Option<String>,
-    /// What its runs do.
-    #[command(flatten)]
-    pub payload: PayloadText,
-    /// `cron 0 9 * * *`, `at 2026-12-05T09:00` (on the zone's clock), `at 2026-12-05T09:00:00Z` or `every 24h [from …]`.
-    #[arg(long)]
-    pub schedule: String,
-    /// `urgent`, `normal` or `bulk`.
-    #[arg(long, default_value = "normal")]
-    pub priority: String,
-    /// On whose clock.
-    #[command(flatten)]
-    pub clock: ClockText,
-    /// Where runs start.
-    #[command(flatten)]
-    pub runs: RunText,
-    /// How often they are tried.
-    #[command(flatten)]
-    pub retry: RetryText,
-}
-
-/// `jobs import`.
-#[derive(Debug, Args)]
-pub struct ImportArgs {
-    /// The file.
-    pub file: PathBuf,
-    /// Whose jobs they are.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-}
-
-/// `jobs list`.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Whose jobs.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// Only those in this state.
-    #[arg(long, value_parser = ["active", "paused", "done", "cancelled", "quarantined"])]
-    pub state: Option<String>,
-    /// Show at most this many.
-    #[arg(long, default_value_t = 50, value_parser = usize_in(1..=10_000))]
-    pub limit: usize,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `runs`.
-#[derive(Debug, Subcommand)]
-pub enum RunsCommand {
-    /// List the runs of a job, the newest first.
-    List(RunsListArgs),
-    /// Run once more what became dead or indeterminate, as a run of its own with the original's deadline.
-    Replay(ReplayArgs),
-}
-
-/// `runs replay`.
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// Whose job.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// The job's id.
-    pub job: String,
-    /// The run's key, as `runs list` shows it.
-    pub run: String,
-}
-
-/// `runs list`.
-#[derive(Debug, Args)]
-pub struct RunsListArgs {
-    /// Whose job.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// The job's id.
-    pub job: String,
-    /// Show at most this many.
-    #[arg(long, default_value_t = 20, value_parser = usize_in(1..=10_000))]
-    pub limit: usize,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub json: bool,
-}
-
 fn usize_in(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(range)
 }
@@ -418,6 +324,21 @@ fn usize_in(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
 mod tests {
     use super::*;
     use clap::error::ErrorKind;
+
+    #[test]
+    fn no_word_means_two_things() {
+        use clap::CommandFactory;
+        let mut command = Cli::command();
+        command.build();
+        command.clone().debug_assert();
+        let global: Vec<String> =
+            command.get_arguments().filter(|arg| arg.is_global_set()).map(|arg| arg.get_id().to_string()).collect();
+        assert!(global.len() >= 4, "{global:?}");
+        // A global option of the same name would give its own value.
+        let listed = Cli::try_parse_from(["punctual", "jobs", "list"]).unwrap().command;
+        let Command::Jobs(JobsCommand::List(args)) = listed else { panic!("{listed:?}") };
+        assert_eq!(args.prefix, None);
+    }
 
     #[test]
     fn every_number_out_of_its_range_is_refused() {
@@ -433,6 +354,7 @@ mod tests {
             "dispatch --look-ahead-s 51",
             "jobs list --limit 0",
             "runs list c-1/bill --limit 10001",
+            "jobs list --limit 1000001",
         ] {
             let error = Cli::try_parse_from(["punctual"].into_iter().chain(words.split(' '))).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ValueValidation, "{words}: {error}");

@@ -1,42 +1,42 @@
 //! What each word of the `punctual` command does.
 
 mod api;
+mod ask;
 mod change;
+mod import;
+mod incidents;
+mod jobs;
 mod operate;
 mod payload;
+mod runs;
 mod steer;
 
 use crate::cli::{
-    AddArgs, Cli, Command, CostArgs, CursorsCommand, DispatchArgs, ImportArgs, JobsCommand, NextArgs, RunsCommand,
-    RunsListArgs, SetupArgs, ShardsCommand,
+    Cli, Command, CostArgs, CursorsCommand, DispatchArgs, JobsCommand, NextArgs, RunsCommand, SetupArgs, ShardsCommand,
 };
 use crate::cost::{self, Fleet, Uniform};
 use crate::dispatch::{DispatchSettings, service};
+use crate::import as files;
 use crate::next::{self, Format};
-use crate::operations::{Created, create_job};
 use crate::timetable::{Problem, window};
-use crate::{doctor, import, listing};
-use chrono::{DateTime, Utc};
+use crate::{doctor, listing};
+use ask::Asker;
+use clap::CommandFactory;
 use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{AnchoredClock, Clock, SystemClock};
 use punctual_core::cost::{Load, Prices};
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
-use punctual_core::job::{Change, Job, JobKey, JobSpec, Timetable};
+use punctual_core::job::Timetable;
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::ports::Ports;
 use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
-use punctual_core::retry::RetryRule;
 use punctual_core::schedule::{parse_interval, parse_moment};
-use punctual_core::zone::{Tz, Zones};
-use std::collections::BTreeMap;
+use punctual_core::zone::Zones;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Jobs named one by one where many could be.
-const KEYS_SHOWN: usize = 20;
 
 /// Why a command ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,9 @@ pub enum CommandError {
     /// Something failed.
     #[error("{0}")]
     Failed(String),
+    /// Some lines or jobs were refused; the others are done.
+    #[error("{0}")]
+    Partly(String),
 }
 
 fn bad(problem: impl Display) -> CommandError {
@@ -66,35 +69,57 @@ fn print(text: impl Display) -> Result<(), CommandError> {
 /// # Errors
 /// See [`CommandError`].
 pub async fn run(cli: Cli) -> Result<(), CommandError> {
-    let names = Names::new(&cli.prefix).map_err(bad)?;
-    let zones = || Zones::load(cli.tzdir.as_deref()).map_err(bad);
+    let names = Names::new(&cli.store_prefix).map_err(bad)?;
+    let (tzdir, access) = (cli.tzdir, cli.api);
+    let zones = || Zones::load(tzdir.as_deref()).map_err(bad);
+    let asker = || zones().map(|zones| Asker::new(names.clone(), access.clone(), zones));
     match cli.command {
         Command::Setup(args) => setup(names, args).await,
         Command::Dispatch(args) => dispatch(names, args, zones()?).await,
         Command::Api(args) => api::serve(names, args, zones()?).await,
         Command::Keys(command) => api::keys(names, command).await,
-        Command::Jobs(JobsCommand::Add(args)) => add(names, *args, zones()?).await,
-        Command::Jobs(JobsCommand::Import(args)) => import_file(names, args, zones()?).await,
-        Command::Jobs(JobsCommand::List(args)) => change::list(names, args).await,
-        Command::Jobs(JobsCommand::Show(args)) => change::show(names, args).await,
-        Command::Jobs(JobsCommand::Edit(args)) => change::edit(names, *args, zones()?).await,
-        Command::Jobs(JobsCommand::Pause(args)) => change::change(names, args, Change::Pause, zones()?).await,
-        Command::Jobs(JobsCommand::Resume(args)) => change::change(names, args, Change::Resume, zones()?).await,
-        Command::Jobs(JobsCommand::Cancel(args)) => change::change(names, args, Change::Cancel, zones()?).await,
-        Command::Jobs(JobsCommand::Release(args)) => change::change(names, args, Change::Release, zones()?).await,
-        Command::Jobs(JobsCommand::Run(args)) => change::run_now(names, args, zones()?).await,
-        Command::Status(args) => operate::show_status(names, &args).await,
-        Command::Rates(args) => steer::rates(names, args).await,
-        Command::Hold(command) => steer::hold(names, command).await,
-        Command::Release(command) => steer::release(names, command).await,
+        Command::Jobs(command) => of_jobs(&asker()?, command).await,
+        Command::Status(args) => operate::show_status(&asker()?, &args).await,
+        Command::Rates(args) => steer::rates(&asker()?, args).await,
+        Command::Hold(command) => steer::hold(&asker()?, command).await,
+        Command::Release(command) => steer::release(&asker()?, command).await,
         Command::Cursors(CursorsCommand::Rewind(args)) => operate::rewind(names, args).await,
         Command::Shards(ShardsCommand::Release { shard }) => operate::release_shard(names, shard).await,
         Command::Shards(ShardsCommand::Grow(args)) => operate::grow_shards(names, &args).await,
-        Command::Runs(RunsCommand::List(args)) => list_runs(names, args).await,
-        Command::Runs(RunsCommand::Replay(args)) => change::replay(names, args, zones()?).await,
+        Command::Runs(RunsCommand::List(args)) => runs::list(&asker()?, args).await,
+        Command::Runs(RunsCommand::Show(args)) => runs::show(&asker()?, args).await,
+        Command::Runs(RunsCommand::Replay(args)) => incidents::replay_one(&asker()?, args).await,
+        Command::Runs(RunsCommand::Requeue(args)) => incidents::requeue_one(&asker()?, args).await,
+        Command::DeadLetters(command) => incidents::dead_letters(&asker()?, command).await,
+        Command::Audit(args) => incidents::audit(&asker()?, args).await,
         Command::Next(args) => show_next(&args, &zones()?),
         Command::Cost(args) => show_cost(&args, &zones()?),
-        Command::Doctor => print(doctor::report(&zones()?, &doctor::ask_store(names).await)),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "punctual", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Doctor => {
+            let api = operate::ask_ready(&access).await;
+            print(doctor::report(&zones()?, &doctor::ask_store(names).await, api.as_deref()))
+        }
+    }
+}
+
+async fn of_jobs(asker: &Asker, command: JobsCommand) -> Result<(), CommandError> {
+    match command {
+        JobsCommand::Add(args) => jobs::add(asker, *args).await,
+        JobsCommand::Import(args) => import::import(asker, *args).await,
+        JobsCommand::Export(args) => jobs::export(asker, args).await,
+        JobsCommand::List(args) => jobs::list(asker, args).await,
+        JobsCommand::Show(args) => jobs::show(asker, args).await,
+        JobsCommand::Changes(args) => jobs::changes(asker, args).await,
+        JobsCommand::Edit(args) => change::edit(asker, *args).await,
+        JobsCommand::Pause(args) => change::change(asker, args, "pause").await,
+        JobsCommand::Resume(args) => change::change(asker, args, "resume").await,
+        JobsCommand::Cancel(args) => change::change(asker, args, "cancel").await,
+        JobsCommand::Release(args) => change::change(asker, args, "release").await,
+        JobsCommand::Delete(args) => change::delete(asker, args).await,
+        JobsCommand::Run(args) => change::run_now(asker, args).await,
     }
 }
 
@@ -107,30 +132,19 @@ async fn layout_of(ports: &Ports) -> Result<Layout, CommandError> {
     layout.ok_or_else(|| failed("the store was never set up: run `punctual setup`"))
 }
 
-/// The store that jobs are written to, asked before anything is read that counts from now: its answer is what sets the
-/// clock.
+/// The store, asked before anything is read that counts from now: its answer is what sets the clock.
 struct Store {
     aws: Aws,
     ports: Ports,
-    shards: Shards,
 }
 
 impl Store {
     async fn open(names: Names) -> Result<Self, CommandError> {
         let aws = open(names).await?;
         let ports = aws.ports();
-        let shards = shards_of(&ports).await?;
-        Ok(Store { aws, ports, shards })
+        layout_of(&ports).await?;
+        Ok(Store { aws, ports })
     }
-
-    /// The store's time; this host's where there is no store, for what is wrong whatever the time.
-    fn now(store: &Result<Self, CommandError>) -> DateTime<Utc> {
-        store.as_ref().map_or_else(|_| SystemClock::new().now(), |store| store.aws.clock.now())
-    }
-}
-
-async fn shards_of(ports: &Ports) -> Result<Shards, CommandError> {
-    layout_of(ports).await.map(|layout| layout.write)
 }
 
 async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
@@ -203,49 +217,6 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
     Ok(())
 }
 
-async fn add(names: Names, args: AddArgs, zones: Zones) -> Result<(), CommandError> {
-    let key = JobKey::new(&args.tenant, &args.id).map_err(bad)?;
-    let store = Store::open(names).await;
-    let now = Store::now(&store);
-    let timetable = args.runs.read(&args.clock, &args.schedule, key.as_str(), now, &zones).map_err(in_option)?;
-    let payload = payload::read_over(&args.payload, None)?;
-    let spec = JobSpec {
-        key,
-        name: args.name,
-        schedule: timetable.schedule,
-        anchor: timetable.anchor,
-        priority: args.priority.parse().map_err(bad)?,
-        payload,
-        retry: args.retry.read_over(RetryRule::default()).map_err(in_option)?,
-        spread: timetable.spread,
-        missed: timetable.missed,
-    };
-    spec.check().map_err(bad)?;
-    warn(std::slice::from_ref(&spec));
-    let Store { aws, ports, shards } = store?;
-    let world = Timetable { shards: &shards, zones: &zones };
-    let key = spec.key.clone();
-    match create_job(&*ports.jobs, &*aws.clock, &world, spec, &user()).await.map_err(failed)? {
-        Created::New(job) => {
-            let (schedule, due) = (&job.spec.schedule, due_next(&job, &zones).unwrap_or_default());
-            let size = listing::segments(&job.spec).map(|size| format!("; its text is {size}")).unwrap_or_default();
-            print(format_args!("job {key} made ({schedule}); its first run is due at {due}{size}"))
-        }
-        Created::Over => Err(bad(format!("job {key}: its schedule has no firing left, it was not made"))),
-        Created::Same(_) | Created::Before(_) => print(format_args!("job {key} is there already, the same")),
-        Created::Different => {
-            Err(failed(format!("job {key} is there already, with another content; it was left as it is")))
-        }
-    }
-}
-
-/// When a job is due next, by UTC and on its own clock.
-fn due_next(job: &Job, zones: &Zones) -> Option<String> {
-    let (at, tz) = (job.next_due_at?, job.spec.schedule.tz);
-    let local = if tz == Tz::UTC { String::new() } else { format!(", {} in {tz}", zones.wall(tz, at)) };
-    Some(format!("{}{local}", listing::instant(at)))
-}
-
 fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {
     let now = SystemClock::new().now();
     let when = match (&args.cron, &args.schedule) {
@@ -312,7 +283,7 @@ fn cost_load(args: &CostArgs, shards: &Shards, zones: &Zones) -> Result<Load, Co
     };
     let (name, now) = (path.display().to_string(), SystemClock::new().now());
     let file = std::fs::File::open(path).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
-    let specs = import::read_jobs(&name, file, "default", now, zones).map_err(CommandError::BadInput)?;
+    let specs = files::read_jobs(&name, file, "default", now, zones).map_err(CommandError::BadInput)?;
     let (load, over) = cost::counted(&specs, now, &Timetable { shards, zones });
     if over > 0 {
         eprintln!("{over} jobs have no firing left");
@@ -330,58 +301,6 @@ fn read_prices(path: &Path) -> Result<Prices, CommandError> {
 
 fn in_option(problem: Problem) -> CommandError {
     bad(format!("--{}: {}", problem.column.replace('_', "-"), problem.text))
-}
-
-/// Says what is allowed but probably not meant: each thing once.
-fn warn(specs: &[JobSpec]) {
-    let mut counted: BTreeMap<String, usize> = BTreeMap::new();
-    for warning in specs.iter().flat_map(JobSpec::warnings) {
-        *counted.entry(warning).or_default() += 1;
-    }
-    for (warning, jobs) in counted {
-        match jobs {
-            1 => eprintln!("warning: {warning}"),
-            _ => eprintln!("warning: {jobs} jobs: {warning}"),
-        }
-    }
-}
-
-async fn import_file(names: Names, args: ImportArgs, zones: Zones) -> Result<(), CommandError> {
-    JobKey::new(&args.tenant, "x").map_err(bad)?;
-    let name = args.file.display().to_string();
-    let file = std::fs::File::open(&args.file).map_err(|e| bad(format!("{name} cannot be opened: {e}")))?;
-    let store = Store::open(names).await;
-    let now = Store::now(&store);
-    let specs = import::read_jobs(&name, file, &args.tenant, now, &zones).map_err(CommandError::BadInput)?;
-    warn(&specs);
-    let Store { aws, ports, shards } = store?;
-    let world = Timetable { shards: &shards, zones: &zones };
-    let bar = if std::io::stderr().is_terminal() {
-        indicatif::ProgressBar::new(specs.len() as u64)
-    } else {
-        indicatif::ProgressBar::hidden()
-    };
-    let report = import::import(&*ports.jobs, &*aws.clock, &world, specs, &user(), || bar.inc(1)).await;
-    bar.finish_and_clear();
-    let report = report.map_err(|e| failed(format!("{e}; import the file again to go on from there")))?;
-    for key in report.over.iter().take(KEYS_SHOWN) {
-        eprintln!("job {key}: its schedule has no firing left, it was not made");
-    }
-    let over = match report.over.len() {
-        0 => String::new(),
-        jobs => format!(", {jobs} with no firing left and not made"),
-    };
-    print(format_args!(
-        "{name}: {} jobs made, {} there already, {} there with another content and left as they are{over}",
-        report.created, report.same, report.different
-    ))
-}
-
-async fn list_runs(names: Names, args: RunsListArgs) -> Result<(), CommandError> {
-    let key = JobKey::new(&args.tenant, &args.job).map_err(bad)?;
-    let ports = open(names).await?.ports();
-    let rows = ports.runs.list(&key, args.limit).await.map_err(failed)?;
-    print(listing::runs(&rows, args.json))
 }
 
 fn user() -> String {

@@ -180,6 +180,24 @@ pub fn as_table(load: &Load, fleet: &Fleet, prices: &Prices) -> String {
     )
 }
 
+/// The bill of a month in two lines, without what stands by.
+pub fn in_a_line(load: &Load, prices: &Prices) -> String {
+    let Usage { write_units, read_units, dynamodb_requests, sqs_requests } = total(&monthly(load));
+    let dollars = prices.dollars(&total(&monthly(load))) + prices.storage_dollars(load.stored_bytes());
+    format!(
+        "a month: {} runs, {} write units, {} read units, {} DynamoDB calls, {} SQS requests\n${} with storage, by the \
+         prices of {} of {}; `punctual cost` says what stands by",
+        figure(load.runs()),
+        figure(write_units),
+        figure(read_units),
+        figure(dynamodb_requests),
+        figure(sqs_requests),
+        cents(dollars),
+        prices.region,
+        prices.as_of
+    )
+}
+
 /// The bill of a month, for programs: one JSON object.
 pub fn as_json(load: &Load, fleet: &Fleet, prices: &Prices) -> String {
     let (runs, idle, bytes) = (monthly(load), standing_by(fleet), load.stored_bytes());

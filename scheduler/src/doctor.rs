@@ -61,8 +61,8 @@ fn offset(clock: &AnchoredClock) -> String {
     }
 }
 
-/// What is in use, as a table.
-pub fn report(zones: &Zones, found: &StoreFound) -> String {
+/// What is in use, as a table; `api` is what was found of the API, where one is named.
+pub fn report(zones: &Zones, found: &StoreFound, api: Option<&str>) -> String {
     let mut table = table(&["what", "found"]);
     let mut say = |what: &str, found: String| {
         table.add_row([what.to_owned(), found]);
@@ -74,6 +74,9 @@ pub fn report(zones: &Zones, found: &StoreFound) -> String {
     say("zone rules of the system", system.unwrap_or_else(|| "none that say their version".into()));
     if zones.filled_in() > 0 {
         say("filled in", format!("{} zones that the directory has not are the embedded ones", zones.filled_in()));
+    }
+    if let Some(api) = api {
+        say("API", api.to_owned());
     }
     say("store", found.store.clone());
     say("clock of this host", found.clock.clone());

@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub mod cost;
 pub mod dispatch;
@@ -19,7 +20,7 @@ pub mod timetable;
 
 use clap::Parser;
 use commands::CommandError;
-use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs};
+use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, EXIT_PARTLY, fail, init_logs};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -38,5 +39,6 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(EXIT_BAD_INPUT)
         }
         Err(CommandError::Failed(problem)) => fail("punctual", &problem, EXIT_FAILED),
+        Err(CommandError::Partly(problem)) => fail("punctual", &problem, EXIT_PARTLY),
     }
 }

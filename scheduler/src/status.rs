@@ -6,10 +6,10 @@
 
 use crate::cost::idle_shard_hour;
 use crate::dispatch::DispatchSettings;
-use crate::listing::{self, instant, table};
+use crate::listing::{self, instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use punctual_core::clock::{Clock, Standing, in_words};
+use punctual_core::clock::{Clock, Standing};
 use punctual_core::cost::{Prices, Usage};
 use punctual_core::due::{Cursor, DueBucket, Layout, Minute, ShardId};
 use punctual_core::lease::{Lease, LeaseId};
@@ -22,6 +22,10 @@ use punctual_core::steering::Steering;
 use punctual_core::target::Target;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+mod show;
+
+pub use show::show;
 
 /// Due jobs of one shard are counted up to this.
 const MOST_COUNTED: usize = 10_000;
@@ -145,57 +149,7 @@ impl Status {
 
     /// For people.
     pub fn table(&self) -> String {
-        let mut text = match self.due() {
-            Due { jobs: 0, .. } => format!("{}: everything that is due is in a queue\n", instant(self.at)),
-            Due { jobs, is_cut, .. } => {
-                let more = if is_cut { " or more" } else { "" };
-                let lag = seconds(self.lag());
-                format!("{}: {jobs}{more} due and not in a queue, the oldest for {lag}\n", instant(self.at))
-            }
-        };
-        let (idle, dollars) = idle_cost();
-        text += &format!(
-            "a shard without work takes {:.0} read units and {:.0} write units an hour, ${dollars:.4} by the known prices\n",
-            idle.read_units, idle.write_units
-        );
-        if let Some(offset) = self.offset() {
-            text += &format!("this host's clock is {}\n", in_words(offset));
-        }
-        if self.layout.is_growing() {
-            let (read, write) = (self.layout.read, self.layout.write);
-            text += &format!(
-                "shards are being added: {} urgent and {} standard are read, {} and {} written\n",
-                read.urgent, read.standard, write.urgent, write.standard
-            );
-        }
-        let mut copies = table(&["copy", "version", "shards"]);
-        for copy in &self.copies {
-            let (name, version) = name_and_version(&copy.id);
-            copies.add_row([name, version, &copy.shards.to_string()]);
-        }
-        let mut queues = table(&["queue", "waiting", "in hand", "delayed"]);
-        for (priority, depth) in &self.queues {
-            let QueueDepth { visible, in_flight, delayed } = depth;
-            queues.add_row([priority.to_string(), visible.to_string(), in_flight.to_string(), delayed.to_string()]);
-        }
-        let mut shards =
-            table(&["shard", "holder", "read up to", "cursor age", "due", "oldest due for", "asked for by"]);
-        for shard in &self.shards {
-            let cut = if shard.due.is_cut { "+" } else { "" };
-            shards.add_row([
-                shard.shard.to_string(),
-                shard.holder.as_deref().map_or("nobody", |id| name_and_version(id).0).to_owned(),
-                shard.cursor.map(|cursor| instant(cursor.start())).unwrap_or_default(),
-                shard.cursor.map(|cursor| seconds(self.at - cursor.start())).unwrap_or_default(),
-                format!("{}{cut}", shard.due.jobs),
-                shard.due.oldest.map(|oldest| seconds(self.at - oldest)).unwrap_or_default(),
-                shard.wanted_by.as_deref().map(|id| name_and_version(id).0.to_owned()).unwrap_or_default(),
-            ]);
-        }
-        let holds = listing::holds(&self.steering.holds, false);
-        let limits = listing::shares_table(&self.steering, &self.shares);
-        let circuits = listing::circuits_table(&self.circuits, self.at);
-        text + &format!("\n{holds}\n\n{circuits}\n\n{copies}\n\n{queues}\n\n{limits}\n\n{shards}")
+        show(&self.json())
     }
 
     /// For programs: one object.
@@ -245,10 +199,6 @@ fn idle_cost() -> (Usage, f64) {
 /// A copy's id says its version behind a `+`.
 fn name_and_version(id: &str) -> (&str, &str) {
     id.split_once('+').unwrap_or((id, ""))
-}
-
-fn seconds(time: TimeDelta) -> String {
-    format!("{} s", time.num_seconds())
 }
 
 /// Counts what is due in the minutes from the cursor on.

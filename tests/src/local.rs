@@ -169,6 +169,16 @@ impl Local {
         Ok(self.command(SCHEDULER, args).output().await?)
     }
 
+    /// Runs a command of `punctual` to its end, with further settings.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn run_with(&self, settings: &[(&'static str, &str)], args: &[&str]) -> anyhow::Result<Output> {
+        let mut command = self.command(SCHEDULER, args);
+        command.envs(settings.iter().copied());
+        Ok(command.output().await?)
+    }
+
     /// Runs a command of `punctual` that must succeed, and returns what it says.
     ///
     /// # Errors

@@ -177,7 +177,7 @@ async fn a_job_is_made_on_the_customers_clock_and_shown_so() {
     let listed = local.punctual(&["jobs", "list", "--json"]).await;
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("one JSON object");
     assert_eq!(listed["next_wall"], "2092-02-29T09:25:00");
-    assert_eq!((&listed["runs_left"], &listed["tz"]), (&12.into(), &"Asia/Kathmandu".into()));
+    assert_eq!((&listed["runs_left"], &listed["schedule"]["tz"]), (&12.into(), &"Asia/Kathmandu".into()));
     let urgent = [&add[..], &["--priority", "urgent"]].concat();
     let refused = local.punctual(&urgent).await;
     assert_eq!(refused.status.code(), Some(2));
@@ -324,7 +324,7 @@ async fn what_is_missing_is_one_clear_line() {
     let mut nobody_there = local.command(SCHEDULER, &["jobs", "list"]);
     let nobody_there = nobody_there.env("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1").output().await;
     let line = one_line(&nobody_there.expect("the program starts"));
-    assert!(line.contains("punctual-jobs cannot be reached") && line.contains("refused"), "{line}");
+    assert!(line.contains("punctual-control cannot be reached") && line.contains("refused"), "{line}");
 
     let wrong_settings = bare(WORKER, &["--sms-url", "nowhere", "--heartbeat-s", "60"]).output().await;
     let wrong_settings = wrong_settings.expect("the program starts");

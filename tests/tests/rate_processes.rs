@@ -123,7 +123,7 @@ async fn steer_under_load() -> anyhow::Result<()> {
         assert!(refused.status.code() == Some(2) && said.contains(problem), "{words:?}: {said}");
     }
     let rates: serde_json::Value = serde_json::from_str(&local.punctual(&["rates", "--json"]).await?)?;
-    assert_eq!(rates["limits"][0]["per_second"], 40);
+    assert_eq!(rates["items"][0]["per_second"], 40);
     assert_eq!(local.punctual(&["rates", "unset", "sms"]).await?, "sms: 450 calls a second, within 10 s\n");
     assert!(local.punctual(&["rates"]).await?.contains("the default"));
     for worker in workers {

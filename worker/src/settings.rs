@@ -28,7 +28,7 @@ Logs go to standard error; PUNCTUAL_LOG filters them (default `info`), PUNCTUAL_
 Exit codes: 0 stopped in order, 1 failed, 2 wrong settings.")]
 pub struct Cli {
     /// First part of the names of all tables and queues.
-    #[arg(long, env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
+    #[arg(long = "store-prefix", env = "PUNCTUAL_STORE_PREFIX", default_value = "punctual")]
     pub prefix: String,
     /// Name of this worker in rows and logs; a random part is added.
     #[arg(long, env = "PUNCTUAL_WORK_ID", default_value = "worker")]
@@ -292,7 +292,8 @@ mod tests {
     #[test]
     fn all_problems_are_reported_at_once() {
         assert!(problems(&[]).is_empty());
-        let found = problems(&["--heartbeat-s", "60", "--slots", "0", "--takeover-grace-s", "0", "--prefix", "a b"]);
+        let found =
+            problems(&["--heartbeat-s", "60", "--slots", "0", "--takeover-grace-s", "0", "--store-prefix", "a b"]);
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(problems(&["--trust-s", "60"])[0].contains("shorter than the visibility"));
         assert!(problems(&["--heartbeat-s", "25"])[0].contains("two heartbeats"));

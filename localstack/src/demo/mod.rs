@@ -177,7 +177,7 @@ impl Demo {
         // The rules that the processes use as well: `PUNCTUAL_TZDIR` is not passed on to them.
         let zones = reminders::write_csv(csv, self.args.jobs as usize, due_at, &Zones::load(None)?)?;
         self.say("importing the reminders");
-        self.launcher.punctual(&["jobs", "import", &csv.display().to_string()]).await?;
+        self.launcher.punctual(&["jobs", "import", &csv.display().to_string(), "--yes"]).await?;
         if self.clock.now() >= due_at {
             bail!(
                 "the import took until after the reminders were due: the machine is too slow for {} jobs",

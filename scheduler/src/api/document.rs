@@ -70,6 +70,44 @@ pub fn read(document: &Value, id: &str, reading: &Reading<'_>) -> Result<JobSpec
     }
 }
 
+/// Reads a job as the API shows it, all of its fields.
+///
+/// # Errors
+/// All that cannot be read.
+pub fn read_shown(
+    shown: &Value,
+    tenant: &str,
+    now: DateTime<Utc>,
+    zones: &Zones,
+) -> Result<JobSpec, Vec<FieldProblem>> {
+    let document: Map<String, Value> =
+        FIELDS.iter().map(|field| ((*field).to_owned(), shown[*field].clone())).collect();
+    let id = shown["id"].as_str().unwrap_or_default();
+    read_with_kept_secret(&Value::Object(document), id, tenant, now, zones)
+}
+
+/// Reads a document far from its job: a secret that is to be kept is none here, and whether what it says is allowed is not
+/// judged.
+///
+/// # Errors
+/// All that cannot be read.
+pub fn read_with_kept_secret(
+    document: &Value,
+    id: &str,
+    tenant: &str,
+    now: DateTime<Utc>,
+    zones: &Zones,
+) -> Result<JobSpec, Vec<FieldProblem>> {
+    let mut document = document.clone();
+    if document["payload"]["secret"] == KEPT_SECRET {
+        document["payload"]["secret"] = Value::Null;
+    }
+    let mut problems = Vec::new();
+    let reading = Reading { tenant, now, zones, allowed: &AllowList::default(), old: None };
+    let read = read_noting(&document, id, &reading, &mut problems);
+    read.filter(|_| problems.is_empty()).ok_or(problems)
+}
+
 fn read_noting(document: &Value, id: &str, reading: &Reading<'_>, problems: &mut Vec<FieldProblem>) -> Option<JobSpec> {
     let fields = Fields::of(document, "", &FIELDS, problems)?;
     if let Some(said) = fields.text("id", problems)

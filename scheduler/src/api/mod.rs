@@ -22,7 +22,7 @@ mod state;
 mod steering;
 mod view;
 
-pub use ask::{LARGEST_PAGE, LONGEST_BODY_BYTES};
+pub use ask::{LARGEST_PAGE, LONGEST_BODY_BYTES, MERGE_PATCH};
 pub use gate::{Caller, TENANT_HEADER, Trusted};
 pub use jobs::path_of;
 pub use routes::{Op, ROUTES, Route};

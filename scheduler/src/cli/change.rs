@@ -1,4 +1,4 @@
-//! The words that look at one job and change it.
+//! The words that change jobs.
 
 use crate::payload_text::{PayloadText, RetryText};
 use crate::timetable::{ClockText, RunText};
@@ -11,36 +11,48 @@ Examples:
   punctual jobs edit --tenant bank c-1/bill --text 'Your last bill is due' --if-version 3
   punctual jobs edit --tenant bank c-1/bill --spread none --until-local 20:00";
 
+pub(super) const PAUSE_HELP: &str = "\
+Examples:
+  punctual jobs pause c-1/bill
+  punctual jobs pause c-1/        # all jobs of customer c-1";
+
+pub(super) const RESUME_HELP: &str = "\
+Examples:
+  punctual jobs resume c-1/bill
+  punctual jobs resume c-1/";
+
+pub(super) const CANCEL_HELP: &str = "\
+Examples:
+  punctual jobs cancel c-1/bill --if-version 3
+  punctual jobs cancel c-1/";
+
+pub(super) const DELETE_HELP: &str = "\
+Example:
+  punctual jobs delete c-1/bill";
+
+pub(super) const RELEASE_HELP: &str = "\
+Examples:
+  punctual jobs release c-1/bill
+  punctual jobs release c-1/";
+
 pub(super) const RUN_HELP: &str = "\
 Examples:
   punctual jobs run --tenant bank c-1/bill
-  punctual jobs run --tenant bank c-1/bill --idempotency-key 2026-12-05-resend";
+  punctual jobs run --tenant bank c-1/bill --idempotency-key 2026-12-05-resend
+  punctual jobs run c-1/          # all jobs of customer c-1, each once, however often the command is repeated with its key";
 
-/// `jobs show`.
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// Whose job.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// The job's id.
-    pub id: String,
-    /// One JSON object.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `jobs pause`, `resume`, `cancel` and `release`.
+/// `jobs pause`, `resume`, `cancel`, `release` and `delete`.
 #[derive(Debug, Args)]
 pub struct ChangeArgs {
     /// Whose job.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// The job's id.
+    #[arg(long, env = "PUNCTUAL_TENANT")]
+    pub tenant: Option<String>,
+    /// The job's id. What ends at `/` means all jobs whose ids begin so, for pause, resume, cancel and release.
     pub id: String,
     /// Only if the job still has this version.
     #[arg(long)]
     pub if_version: Option<u64>,
-    /// Show the job as it is then, as one JSON object.
+    /// What the API answers, as one JSON object: the job as it is then.
     #[arg(long)]
     pub json: bool,
 }
@@ -78,11 +90,14 @@ pub struct EditArgs {
 #[derive(Debug, Args)]
 pub struct RunNowArgs {
     /// Whose job.
-    #[arg(long, env = "PUNCTUAL_TENANT", default_value = "default")]
-    pub tenant: String,
-    /// The job's id.
+    #[arg(long, env = "PUNCTUAL_TENANT")]
+    pub tenant: Option<String>,
+    /// The job's id, or what ends at `/` for all whose ids begin so.
     pub id: String,
     /// Makes a repeat of this command the same run, for a week.
     #[arg(long)]
     pub idempotency_key: Option<String>,
+    /// What the API answers, as one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -64,7 +64,7 @@ pub(super) async fn keys(names: Names, command: KeysCommand) -> Result<(), Comma
             print(if json { lines(keys.keys.iter().map(key_json)) } else { as_table(&keys) })
         }
         KeysCommand::Revoke { id } => {
-            let Store { aws, ports, .. } = Store::open(names).await?;
+            let Store { aws, ports } = Store::open(names).await?;
             let now = whole_second(aws.clock.now());
             let no_key = || bad(format!("there is no key {id} that opens: `punctual keys list` shows them"));
             change(&*ports.control, |keys| keys.without(&id, now).ok_or_else(no_key)).await?;
@@ -74,7 +74,7 @@ pub(super) async fn keys(names: Names, command: KeysCommand) -> Result<(), Comma
 }
 
 async fn add(names: Names, args: KeyAddArgs) -> Result<(), CommandError> {
-    let Store { aws, ports, .. } = Store::open(names).await?;
+    let Store { aws, ports } = Store::open(names).await?;
     aws.clock.check().map_err(failed)?;
     let now: DateTime<Utc> = whole_second(aws.clock.now());
     let (id, secret) = (random_token(), random_token() + &random_token());

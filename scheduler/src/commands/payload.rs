@@ -3,28 +3,26 @@
 use super::{CommandError, bad, in_option};
 use crate::payload_text::PayloadText;
 use crate::timetable::NONE;
-use punctual_core::address::AllowList;
 use punctual_core::payload::{Payload, Secret};
-use std::path::Path;
 
-/// The payload that is given, over the one that the job has. Addresses are judged here: where the words say the same, nothing is.
-pub(super) fn read_over(text: &PayloadText, old: Option<&Payload>) -> Result<Payload, CommandError> {
-    let secret = text.secret_file.as_deref().map(read_secret).transpose()?;
-    let payload = text.read_over(old, secret).map_err(in_option)?;
-    if old != Some(&payload) {
-        let allowed: AllowList = text.webhook_allow.parse().map_err(|e| bad(format!("PUNCTUAL_WEBHOOK_ALLOW: {e}")))?;
-        payload.check_address(&allowed).map_err(bad)?;
-    }
-    Ok(payload)
+/// The payload that is given, over the one that the job has. The API judges its addresses.
+pub(super) fn read_over(
+    text: &PayloadText,
+    old: Option<&Payload>,
+    secret: Option<Option<Secret>>,
+) -> Result<Payload, CommandError> {
+    text.read_over(old, secret).map_err(in_option)
 }
 
-fn read_secret(path: &Path) -> Result<Option<Secret>, CommandError> {
+/// What the file of the secret holds: none = nothing is said of it, and inside, none = it is to be taken away.
+pub(super) fn read_secret_file(text: &PayloadText) -> Result<Option<Option<Secret>>, CommandError> {
+    let Some(path) = text.secret_file.as_deref() else { return Ok(None) };
     if path.as_os_str() == NONE {
-        return Ok(None);
+        return Ok(Some(None));
     }
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|e| bad(format!("--secret-file: {} cannot be read: {e}", path.display())))?;
     let secret = Secret::new(text.trim());
     secret.check().map_err(|expected| bad(format!("--secret-file: {expected}")))?;
-    Ok(Some(secret))
+    Ok(Some(Some(secret)))
 }

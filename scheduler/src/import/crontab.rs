@@ -7,13 +7,12 @@
 mod entry;
 mod id;
 mod map;
-mod raw;
 mod schedule;
 
 pub use id::default_prefix;
 pub use map::MapRule;
-pub use raw::LONGEST_LINE_BYTES;
 
+use super::raw::{RawLine, RawLines};
 use super::{Line, LineProblem, Seen};
 use chrono::{DateTime, Utc};
 use entry::{Entry, Said};
@@ -26,11 +25,12 @@ use punctual_core::priority::Priority;
 use punctual_core::retry::RetryRule;
 use punctual_core::schedule::ScheduleText;
 use punctual_core::zone::{Tz, Zones, parse_name};
-use raw::{RawLine, RawLines};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
 
+/// The longest line that is read, in bytes.
+pub const LONGEST_LINE_BYTES: usize = 65_536;
 /// The most that is kept of the environment lines above an entry, in bytes.
 const MOST_ENVIRONMENT_BYTES: usize = 65_536;
 
@@ -103,7 +103,7 @@ impl<'a> CrontabLines<'a> {
     /// Jobs made at `now`.
     pub fn new(crontab: impl Read + 'a, options: &'a CrontabOptions, now: DateTime<Utc>, zones: &'a Zones) -> Self {
         CrontabLines {
-            raw: RawLines::new(crontab),
+            raw: RawLines::new(crontab, LONGEST_LINE_BYTES),
             options,
             now,
             zones,
@@ -218,7 +218,7 @@ impl Iterator for CrontabLines<'_> {
                 }
             };
             if let Some((read, notes)) = self.read(&raw) {
-                return Some(Line { number: raw.number, read, notes });
+                return Some(Line { number: raw.number, read, notes, document: None });
             }
         }
     }

@@ -144,7 +144,7 @@ impl<'a> CsvLines<'a> {
             )),
         });
         let notes = read.as_ref().map(JobSpec::warnings).unwrap_or_default();
-        Some(Line { number, read, notes })
+        Some(Line { number, read, notes, document: None })
     }
 }
 

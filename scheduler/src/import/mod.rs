@@ -9,21 +9,18 @@
 pub mod crontab;
 mod csv;
 pub mod forecast;
+mod ndjson;
+mod raw;
 
 pub use self::csv::{CsvLines, read_jobs};
+pub use ndjson::NdjsonLines;
 
-use crate::operations::{Created, OperationError, create_missing_job};
-use futures::stream::{self, StreamExt};
-use punctual_core::clock::Clock;
-use punctual_core::job::{JobKey, JobSpec, Timetable};
-use punctual_core::ports::JobStore;
+use punctual_core::job::JobSpec;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-
-/// Jobs being written at the same time.
-const WRITES_AT_ONCE: usize = 32;
 
 /// What a line of a file says.
 #[derive(Debug)]
@@ -34,6 +31,8 @@ pub struct Line {
     pub read: Result<JobSpec, LineProblem>,
     /// What is allowed but may not be meant, and what of the file has no effect here.
     pub notes: Vec<String>,
+    /// The job as the file says it, where that is a document: it may hold what only the API can fill in.
+    pub document: Option<Map<String, Value>>,
 }
 
 /// Why a line is no job.
@@ -48,7 +47,7 @@ pub struct LineProblem {
 impl Line {
     /// A line with a problem, and nothing to note.
     fn refused(number: u64, problem: LineProblem) -> Self {
-        Line { number, read: Err(problem), notes: Vec::new() }
+        Line { number, read: Err(problem), notes: Vec::new(), document: None }
     }
 
     /// Its problem with its place: `name, line N, column C: …`; none where it is a job.
@@ -106,52 +105,9 @@ impl Seen {
     }
 }
 
-fn fingerprint(what: &str) -> u64 {
+/// Tells texts apart in 64 bits.
+pub(crate) fn fingerprint(what: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()
-}
-
-/// What an import came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImportReport {
-    /// Jobs made.
-    pub created: u64,
-    /// Jobs that were there already, the same.
-    pub same: u64,
-    /// Jobs that were there already with another content; left as they are.
-    pub different: u64,
-    /// Jobs whose schedules have no firing left; not made.
-    pub over: Vec<JobKey>,
-}
-
-/// Makes the jobs; `done` is called after each.
-///
-/// # Errors
-/// The first job that could not be stored, after several tries. Those before it are; importing again goes on from there.
-pub async fn import(
-    jobs: &dyn JobStore,
-    clock: &dyn Clock,
-    world: &Timetable<'_>,
-    specs: Vec<JobSpec>,
-    by: &str,
-    done: impl Fn(),
-) -> Result<ImportReport, OperationError> {
-    let create = async |spec: JobSpec| {
-        let key = spec.key.clone();
-        create_missing_job(jobs, clock, world, spec, by).await.map(|created| (key, created))
-    };
-    let mut writes = stream::iter(specs.into_iter().map(create)).buffer_unordered(WRITES_AT_ONCE);
-    let mut report = ImportReport::default();
-    while let Some(created) = writes.next().await {
-        let (key, created) = created?;
-        match created {
-            Created::New(_) => report.created += 1,
-            Created::Same(_) | Created::Before(_) => report.same += 1,
-            Created::Different => report.different += 1,
-            Created::Over => report.over.push(key),
-        }
-        done();
-    }
-    Ok(report)
 }

@@ -1,22 +1,22 @@
 //! What workers say of circuits, as text.
 
-use super::{instant, table};
+use super::{instant, said, table};
 use chrono::{DateTime, Utc};
 use punctual_core::report::{CircuitState, Said};
 use punctual_core::target::Target;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// For people, at `now`.
-pub fn circuits_table(circuits: &BTreeMap<(Target, CircuitState), Said>, now: DateTime<Utc>) -> String {
+/// What the status shows of circuits, for people.
+pub fn circuits_table(circuits: &[Value]) -> String {
     if circuits.is_empty() {
         return "all circuits are closed".into();
     }
     let mut table = table(&["circuit", "state", "workers", "since", "for", "last said"]);
-    for ((target, state), said) in circuits {
-        let ago = |at: DateTime<Utc>| format!("{} s", (now - at).num_seconds());
-        let (workers, last) = (said.workers.to_string(), format!("{} ago", ago(said.last)));
-        table.add_row([target.as_str(), state.as_str(), &workers, &instant(said.since), &ago(said.since), &last]);
+    for circuit in circuits {
+        let of = |name: &str| said(circuit, name);
+        let (age, last) = (format!("{} s", of("age_s")), format!("{} s ago", of("last_said_s")));
+        table.add_row([of("target"), of("state"), of("workers"), of("since"), age, last]);
     }
     table.to_string()
 }

@@ -1,23 +1,18 @@
-//! Limits, shares and holds as text.
+//! Limits, shares and holds: as the API shows them, and that as tables.
 
-use super::{instant, lines, table};
-use punctual_core::rate::Shares;
+use super::{instant, list, said, table};
+use punctual_core::rate::{SHARES, Shares};
 use punctual_core::steering::{Hold, Scope, Steering};
 use punctual_core::target::Target;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Limits as text.
-pub fn limits(steering: &Steering, as_json: bool) -> String {
-    let limited = steering.limited();
-    let is_set = |target: &Target| steering.limits.contains_key(target);
-    if as_json {
-        return json!({"limits": limits_json(steering)}).to_string();
-    }
+/// Limits as the API lists them.
+pub fn limits(limits: &[Value]) -> String {
     let mut table = table(&["target", "calls a second", ""]);
-    for (target, limit) in &limited {
-        let whose = if is_set(target) { "" } else { "the default" };
-        table.add_row([target.as_str(), &limit.to_string(), whose]);
+    for limit in limits {
+        let whose = if limit["is_default"] == true { "the default" } else { "" };
+        table.add_row([said(limit, "target"), said(limit, "per_second"), whose.to_owned()]);
     }
     table.to_string()
 }
@@ -31,16 +26,15 @@ pub fn limits_json(steering: &Steering) -> Value {
     Value::Array(limits.collect())
 }
 
-/// Limits with who holds how many shares of them, for people.
-pub fn shares_table(steering: &Steering, shares: &BTreeMap<Target, Shares>) -> String {
+/// Limits with who holds how many shares of them, as the status shows them.
+pub fn shares_table(limits: &[Value]) -> String {
     let mut table = table(&["target", "calls a second", "worker", "shares", "calls a second of it"]);
-    for (target, limit) in steering.limited() {
-        let all = u64::from(limit.get());
-        table.add_row([target.as_str(), &all.to_string(), "", "", ""]);
-        let holders = shares.get(&target).map(|shares| &shares.holders);
-        for (worker, holder) in holders.into_iter().flatten() {
-            let part = all as f64 * f64::from(holder.shares) / f64::from(punctual_core::rate::SHARES);
-            table.add_row(["", "", worker, &holder.shares.to_string(), &format!("{part:.1}")]);
+    for limit in limits {
+        let all = limit["per_second"].as_f64().unwrap_or_default();
+        table.add_row([said(limit, "target"), said(limit, "per_second"), String::new(), String::new(), String::new()]);
+        for (worker, shares) in limit["shares"].as_object().into_iter().flatten() {
+            let part = all * shares.as_f64().unwrap_or_default() / f64::from(SHARES);
+            table.add_row(["", "", worker, &shares.to_string(), &format!("{part:.1}")]);
         }
     }
     table.to_string()
@@ -56,17 +50,16 @@ pub fn shares_json(steering: &Steering, shares: &BTreeMap<Target, Shares>) -> Va
     Value::Array(limits.collect())
 }
 
-/// Holds as text.
-pub fn holds(holds: &[Hold], as_json: bool) -> String {
-    if as_json {
-        return lines(holds.iter().map(hold_json));
-    }
+/// Holds as the API lists them.
+pub fn holds(holds: &[Value]) -> String {
     if holds.is_empty() {
         return "nothing is held".into();
     }
     let mut table = table(&["held", "by", "since", "why"]);
     for hold in holds {
-        table.add_row([scope(&hold.scope), hold.by.clone(), instant(hold.since), hold.why.clone()]);
+        let named = said(hold, "scope");
+        let named = named.parse().map_or(named, |of: Scope| scope(&of));
+        table.add_row([named, said(hold, "by"), said(hold, "since"), said(hold, "why")]);
     }
     table.to_string()
 }
@@ -84,4 +77,10 @@ pub fn scope(scope: &Scope) -> String {
         Scope::Priority(priority) => format!("priority {priority}"),
         Scope::Target(target) => format!("target {target}"),
     }
+}
+
+/// How many calls a second a target takes by these limits, if that is said.
+pub(crate) fn limit_of(limits: &Value, target: &str) -> Option<u32> {
+    let of = list(limits, "items").iter().find(|limit| limit["target"] == target)?;
+    of["per_second"].as_u64().and_then(|limit| u32::try_from(limit).ok())
 }

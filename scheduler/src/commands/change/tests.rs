@@ -2,6 +2,7 @@ use super::*;
 use crate::cli::{Cli, Command, JobsCommand};
 use clap::Parser;
 use punctual_core::deadline::StartRule;
+use punctual_core::job::JobKey;
 use punctual_core::missed::{Many, MissedRule};
 use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;

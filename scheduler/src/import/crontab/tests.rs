@@ -37,7 +37,7 @@ fn an_entry_becomes_a_job() {
         ..options(&["/opt/*=>queue:https://sqs.eu-west-1.amazonaws.com/123456789012/$1"])
     };
     let lines = read("CRON_TZ=Asia/Kolkata\nREGION=south\n0 9 * * 1-5\troot  /opt/bills%x\n", &options);
-    let [Line { number: 3, read: Ok(spec), notes }] = &lines[..] else { panic!("{lines:?}") };
+    let [Line { number: 3, read: Ok(spec), notes, .. }] = &lines[..] else { panic!("{lines:?}") };
     assert!(notes.is_empty(), "{notes:?}");
     assert_eq!(spec.schedule.to_string(), "cron 0 9 * * 1-5, Asia/Kolkata");
     let key = spec.key.as_str();

@@ -1,11 +1,8 @@
 //! The lines of a file as bytes, however they end and however long they are.
 //!
-//! Decides where a line ends. Never holds more of a line than [`LONGEST_LINE_BYTES`].
+//! Decides where a line ends. Never holds more of a line than it is told.
 
 use std::io::{self, BufRead, BufReader, Read};
-
-/// The longest line that is read, in bytes.
-pub const LONGEST_LINE_BYTES: usize = 65_536;
 
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,14 +15,16 @@ pub(super) struct RawLine {
 
 pub(super) struct RawLines<'a> {
     read: BufReader<Box<dyn Read + 'a>>,
+    /// The longest line that is read, in bytes.
+    longest: usize,
     number: u64,
     has_failed: bool,
 }
 
 impl<'a> RawLines<'a> {
-    pub(super) fn new(read: impl Read + 'a) -> Self {
+    pub(super) fn new(read: impl Read + 'a, longest: usize) -> Self {
         let read: Box<dyn Read + 'a> = Box::new(read);
-        RawLines { read: BufReader::new(read), number: 0, has_failed: false }
+        RawLines { read: BufReader::new(read), longest, number: 0, has_failed: false }
     }
 
     /// How many lines were read.
@@ -39,9 +38,9 @@ impl<'a> RawLines<'a> {
             return Ok(None);
         }
         self.number += 1;
-        let is_cut = !bytes.ends_with(b"\n") && bytes.len() > LONGEST_LINE_BYTES;
+        let is_cut = !bytes.ends_with(b"\n") && bytes.len() > self.longest;
         if is_cut {
-            bytes.truncate(LONGEST_LINE_BYTES);
+            bytes.truncate(self.longest);
             let mut rest = Vec::new();
             while self.up_to_the_end(&mut rest)? > 0 && !rest.ends_with(b"\n") {
                 rest.clear();
@@ -60,7 +59,7 @@ impl<'a> RawLines<'a> {
 
     fn up_to_the_end(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         // One more for the end of the line.
-        self.read.by_ref().take(LONGEST_LINE_BYTES as u64 + 1).read_until(b'\n', bytes)
+        self.read.by_ref().take(self.longest as u64 + 1).read_until(b'\n', bytes)
     }
 }
 
@@ -82,8 +81,13 @@ impl Iterator for RawLines<'_> {
 mod tests {
     use super::*;
 
+    const LONGEST: usize = 1_000;
+
     fn lines(file: &[u8]) -> Vec<(u64, Vec<u8>, bool)> {
-        RawLines::new(file).map(|line| line.unwrap()).map(|line| (line.number, line.bytes, line.is_cut)).collect()
+        RawLines::new(file, LONGEST)
+            .map(|line| line.unwrap())
+            .map(|line| (line.number, line.bytes, line.is_cut))
+            .collect()
     }
 
     #[test]
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_line_beyond_the_longest_is_cut_and_the_next_one_is_whole() {
-        let longest = vec![b'x'; LONGEST_LINE_BYTES];
+        let longest = vec![b'x'; LONGEST];
         let file = [&longest[..], b"\n", &longest, b"xxx", &longest, &longest, b"\nend"].concat();
         let found = lines(&file);
         assert_eq!(found[0], (1, longest.clone(), false));
@@ -114,7 +118,7 @@ mod tests {
                 Err(io::ErrorKind::BrokenPipe.into())
             }
         }
-        let mut lines = RawLines::new(b"a\n".chain(Failing));
+        let mut lines = RawLines::new(b"a\n".chain(Failing), LONGEST);
         assert_eq!(lines.next().unwrap().unwrap().bytes, b"a");
         assert!(lines.next().unwrap().is_err());
         assert!(lines.next().is_none());
