@@ -97,9 +97,11 @@ fn article(document: &Value, shown: &Shown<'_>) -> String {
         row(&[code(text(&parameter["name"])), escape(place), about(&parameter["schema"], &parameter["description"])])
     });
     html += &table("Parameters and headers", &["name", "where", "what"], parameters.collect());
-    if let Some((kind, body)) = first(&one["requestBody"]["content"]) {
+    if let Some((_, body)) = first(&one["requestBody"]["content"]) {
+        let kinds = one["requestBody"]["content"].as_object().into_iter().flat_map(Map::keys).map(|kind| code(kind));
+        let kinds: Vec<String> = kinds.collect();
         let optional = if one["requestBody"]["required"] == true { "" } else { ", may be left out" };
-        let _ = write!(html, "<h4>Body</h4><p>{}{optional}: {}</p>", code(kind), kind_of(&body["schema"]));
+        let _ = write!(html, "<h4>Body</h4><p>{}{optional}: {}</p>", kinds.join(" or "), kind_of(&body["schema"]));
         let schema = resolved(document, &body["schema"]);
         html += &form_fields(resolved(document, if schema["items"].is_object() { &schema["items"] } else { schema }));
     }
@@ -146,8 +148,18 @@ fn form_fields(schema: &Value) -> String {
     table("", &["field", "always", "what"], rows.collect())
 }
 
+/// What a value may be and means, with its own fields where it is an object without a name.
 fn about(schema: &Value, description: &Value) -> String {
-    format!("<span class=\"dim\">{}</span> {}", kind_of(schema), rich(text(description)))
+    let fields = unnamed_object(schema).map(form_fields).unwrap_or_default();
+    format!("<span class=\"dim\">{}</span> {}{fields}", kind_of(schema), rich(text(description)))
+}
+
+fn unnamed_object(schema: &Value) -> Option<&Value> {
+    if schema["properties"].is_object() {
+        return Some(schema);
+    }
+    let parts = list(&schema["anyOf"]).iter().chain(schema.get("items"));
+    parts.filter_map(unnamed_object).next()
 }
 
 /// What a value may be, with its limits.
@@ -318,7 +330,13 @@ mod tests {
 
     #[test]
     fn fields_are_shown_with_their_limits() {
-        for shown in ["1 to 604800", "at most 200 characters", "<code>next-valid</code>", "/v1/jobs/c-1%2Fbill/pause"] {
+        for shown in [
+            "1 to 604800",
+            "at most 200 characters",
+            "<code>next-valid</code>",
+            "<code>cursor_age_s</code>",
+            "/v1/jobs/c-1%2Fbill/pause",
+        ] {
             assert!(PAGE.contains(shown), "{shown}");
         }
     }
