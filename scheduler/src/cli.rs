@@ -328,12 +328,7 @@ mod tests {
     #[test]
     fn no_word_means_two_things() {
         use clap::CommandFactory;
-        let mut command = Cli::command();
-        command.build();
-        command.clone().debug_assert();
-        let global: Vec<String> =
-            command.get_arguments().filter(|arg| arg.is_global_set()).map(|arg| arg.get_id().to_string()).collect();
-        assert!(global.len() >= 4, "{global:?}");
+        Cli::command().debug_assert();
         // A global option of the same name would give its own value.
         let listed = Cli::try_parse_from(["punctual", "jobs", "list"]).unwrap().command;
         let Command::Jobs(JobsCommand::List(args)) = listed else { panic!("{listed:?}") };

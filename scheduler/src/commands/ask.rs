@@ -106,7 +106,7 @@ pub(super) fn option_of(pointer: &str) -> Option<&'static str> {
         "/payload/to" => "--to",
         "/payload/subject" => "--subject",
         "/payload/text" => "--text",
-        "/payload/url" => "the address",
+
         "/payload/body" => "--body",
         "/payload/secret" => "--secret-file",
         "/payload/vars" => "--var",
@@ -115,7 +115,7 @@ pub(super) fn option_of(pointer: &str) -> Option<&'static str> {
         "if-match" => "--if-version",
         "idempotency-key" => "--idempotency-key",
         "prefix" => "--prefix",
-        "/payload" => "",
+        "/payload" | "/payload/url" => "",
         _ => return None,
     })
 }

@@ -25,7 +25,7 @@ pub fn show(status: &Value) -> String {
     );
     if let Some(offset_s) = status["clock_offset_s"].as_f64() {
         let offset = TimeDelta::milliseconds((offset_s * 1_000.0) as i64);
-        text += &format!("this host's clock is {}\n", in_words(offset));
+        text += &format!("the clock of the host that answers is {}\n", in_words(offset));
     }
     let (read, write) = (&status["shards_read"], &status["shards_written"]);
     if read != write {

@@ -82,3 +82,71 @@ fn what_cannot_be_taken_names_its_option() {
     assert!(nothing.starts_with("--spread-key: there is nothing"), "{nothing}");
     assert!(patch(&["--priority", "high"]).is_err());
 }
+
+/// What an edit asks of the API for a job as it shows it.
+fn asked_for(shown: &JobSpec, words: &[&str]) -> Result<Value, String> {
+    let words = ["punctual", "jobs", "edit", "c-1/bill"].iter().chain(words);
+    let Command::Jobs(JobsCommand::Edit(args)) = Cli::parse_from(words).command else { panic!() };
+    let mut shown = Value::Object(document::write(shown));
+    // More is shown than a document says.
+    shown["tenant"] = json!("bank");
+    shown["version"] = json!(3);
+    super::patch(&shown, &args, now(), &Zones::embedded()).map_err(|error| error.to_string())
+}
+
+fn signed() -> JobSpec {
+    let secret = Some(punctual_core::payload::Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
+    let (url, body) = ("https://hooks.example.com/bills".into(), "{}".into());
+    JobSpec { payload: Payload::Webhook { url, body, vars: [("a".into(), "1".into())].into(), secret }, ..old() }
+}
+
+#[test]
+fn an_edit_asks_for_what_differs_and_for_nothing_else() {
+    for (words, expected) in [
+        (&[][..], json!({})),
+        (&["--priority", "normal"], json!({"priority": "normal"})),
+        (&["--name", "none", "--spread", "none"], json!({"name": null, "spread": null})),
+        (&["--text", "Pay"], json!({"payload": {"text": "Pay"}})),
+        (&["--end-at", "none", "--tz", "UTC"], json!({"schedule": {"end_at": null, "tz": null}})),
+        (&["--retry-waits", "5s,30s"], {
+            let gone = json!({"max_attempts": null, "base_s": null, "cap_s": null});
+            let mut retry = gone;
+            retry["waits_s"] = json!([5, 30]);
+            json!({"retry": retry})
+        }),
+        (&["--schedule", "every 24h"], json!({"schedule": {"cron": null, "every": "86400s"}})),
+        (&["--schedule", "cron H 8 * * *"], json!({"schedule": {"cron": "H 8 * * *", "hash_key": "c-1"}})),
+    ] {
+        assert_eq!(asked_for(&old(), words), Ok(expected), "{words:?}");
+    }
+}
+
+#[test]
+fn a_secret_stays_unless_it_is_spoken_of_or_the_work_is_another() {
+    assert_eq!(asked_for(&signed(), &["--body", "[]"]), Ok(json!({"payload": {"body": "[]"}})));
+    assert_eq!(asked_for(&signed(), &["--secret-file", "none"]), Ok(json!({"payload": {"secret": null}})));
+    let other = asked_for(&signed(), &["--noop"]).unwrap();
+    let gone = json!({"handler": "noop", "url": null, "body": null, "secret": null, "vars": null});
+    assert_eq!(other, json!({"payload": gone}));
+}
+
+#[test]
+fn what_an_edit_asks_for_makes_what_the_options_say() {
+    for words in
+        [&["--schedule", "at 2027-03-01T09:00"][..], &["--var", "a", "--var", "b=2"], &["--until-local", "20:00"]]
+    {
+        let patch = asked_for(&signed(), words).unwrap();
+        let merged = document::merged(Value::Object(document::write(&signed())), &patch);
+        let reading = document::Reading {
+            tenant: "bank",
+            now: now(),
+            zones: &Zones::embedded(),
+            allowed: &Default::default(),
+            old: Some(&signed()),
+        };
+        let read = document::read(&merged, "c-1/bill", &reading).unwrap();
+        let args = ["punctual", "jobs", "edit", "c-1/bill"].iter().chain(words);
+        let Command::Jobs(JobsCommand::Edit(args)) = Cli::parse_from(args).command else { panic!() };
+        assert_eq!(read, patched(&signed(), &args, now(), &Zones::embedded()).unwrap(), "{words:?}");
+    }
+}
