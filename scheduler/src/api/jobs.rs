@@ -269,14 +269,21 @@ pub(super) async fn patch(api: &Api, caller: &Caller, id: &str, request: Request
     if !patch.is_object() {
         return Err(Problem::fields(vec![FieldProblem::new("", "must be a JSON object")]));
     }
-    ask::none_wrong(document::unknown_in(&patch))?;
+    // Also those that are null: merged, nothing would be left of them.
+    let unknown = document::unknown_in(&patch);
     let key = key_of(caller, id)?;
     let now = api.now();
     let wrong: Mutex<Vec<FieldProblem>> = Mutex::default();
     let patched = |old: &JobSpec| {
         let document = document::merged(Value::Object(document::write(old)), &patch);
         let reading = Reading { tenant: key.tenant(), now, zones: &api.zones, allowed: &api.allowed, old: Some(old) };
-        document::read(&document, id, &reading).map_err(|problems| noted(&wrong, problems))
+        let mut problems = unknown.clone();
+        match document::read(&document, id, &reading) {
+            Ok(spec) if problems.is_empty() => return Ok(spec),
+            Ok(_) => {}
+            Err(others) => problems.extend(others.into_iter().filter(|other| !unknown.contains(other))),
+        }
+        Err(noted(&wrong, problems))
     };
     let shards = api.shards().await?;
     let world = api.timetable(&shards);
