@@ -95,8 +95,9 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Next(args) => show_next(&args, &zones()?),
         Command::Cost(args) => show_cost(&args, &zones()?),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "punctual", &mut std::io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "punctual", &mut script);
+            print(String::from_utf8_lossy(&script).trim_end())
         }
         Command::Doctor => {
             let api = operate::ask_ready(&access).await;

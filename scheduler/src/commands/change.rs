@@ -171,11 +171,18 @@ fn patch(shown: &Value, args: &EditArgs, now: DateTime<Utc>, zones: &Zones) -> R
 /// The merge patch that makes `new` of `old` (RFC 7396), both being objects.
 fn difference(old: &Value, new: &Value) -> Value {
     let (Value::Object(was), Value::Object(is)) = (old, new) else { return new.clone() };
+    // A null is as good as nothing, on both sides.
     let mut patch = Map::new();
     for (name, value) in is {
         match was.get(name) {
             Some(old) if old == value => {}
-            Some(old) => drop(patch.insert(name.clone(), difference(old, value))),
+            Some(old) if old.is_object() && value.is_object() => {
+                let inner = difference(old, value);
+                if inner.as_object().is_some_and(|inner| !inner.is_empty()) {
+                    patch.insert(name.clone(), inner);
+                }
+            }
+            Some(_) => drop(patch.insert(name.clone(), value.clone())),
             None if value.is_null() => {}
             None => drop(patch.insert(name.clone(), value.clone())),
         }

@@ -11,6 +11,7 @@ mod source;
 use super::ask::{Asker, progress};
 use super::{CommandError, bad, failed, print};
 use crate::cli::{ImportArgs, ImportFormat};
+use crate::client::Client;
 use plan::{Plan, Tally};
 use source::Source;
 use std::io::IsTerminal;
@@ -64,7 +65,7 @@ pub(super) async fn import(asker: &Asker, args: ImportArgs) -> Result<(), Comman
 
 /// Cancels what is gone, if that is asked for, and says what came of all.
 async fn finish(
-    client: &crate::client::Client,
+    client: &Client,
     source: &Source,
     args: &ImportArgs,
     plan: &Plan,

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     const JOB: &str =
-        r#""schedule": {"cron": "0 9 * * *"}, "payload": {"handler": "sms", "to": "+447700900123", "text": "Due"}"#;
+        r#""schedule": {"cron": "0 9 * * *"}, "payload": {"handler": "sms", "to": "+442079460123", "text": "Due"}"#;
 
     fn read(file: &str) -> Vec<Line> {
         let now = "2026-12-01T00:00:00Z".parse().unwrap();
@@ -129,12 +129,12 @@ mod tests {
         let long = format!("{{\"id\": \"{}\"}}", "x".repeat(LONGEST_BODY_BYTES));
         for (line, expected) in [
             ("{\"id\"", "not JSON"),
-            ("[\"+33639985171\"]", "a JSON object"),
+            ("[\"+442079460123\"]", "a JSON object"),
             ("{\"id\": 7}", "/id: is missing"),
             (&format!("{{\"id\": \"a\", \"cron\": \"x\", {JOB}}}"), "/cron: is unknown here"),
             ("{\"id\": \"a\", \"schedule\": {\"cron\": \"0 9 * * *\"}}", "/payload: is missing"),
             (
-                r#"{"id": "a", "schedule": {"cron": "0 9 * * *"}, "payload": {"handler": "sms", "to": "0639985171", "text": "x"}}"#,
+                r#"{"id": "a", "schedule": {"cron": "0 9 * * *"}, "payload": {"handler": "sms", "to": "02079460123", "text": "x"}}"#,
                 "/payload: ",
             ),
             (&long, "more than"),
@@ -142,7 +142,7 @@ mod tests {
             let lines = read(line);
             let problem = lines[0].problem("j.ndjson").unwrap_or_else(|| panic!("{line} is taken"));
             assert!(problem.starts_with("j.ndjson, line 1: ") && problem.contains(expected), "{problem}");
-            assert!(!problem.contains("639985"), "{problem}");
+            assert!(!problem.contains("7946"), "{problem}");
         }
         assert_eq!(read("\n").len(), 1, "an empty file is a problem");
     }
