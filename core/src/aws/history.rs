@@ -140,7 +140,11 @@ impl RunHistory for DynamoHistory {
         let Err(error) = update.update_expression(change).send().await else { return Ok(true) };
         let met = met_by_update(&error).ok_or_else(|| port_error(&self.table, error))?;
         // A repeat of a note whose answer was lost.
-        Ok(note_in(&met).as_ref() == Some(note))
+        let kept = Attended {
+            at: DateTime::from_timestamp_millis(note.at.timestamp_millis()).unwrap_or(note.at),
+            ..note.clone()
+        };
+        Ok(note_in(&met) == Some(kept))
     }
 
     async fn attended(&self, id: &RunId) -> PortResult<Option<Attended>> {

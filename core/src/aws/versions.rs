@@ -50,7 +50,8 @@ impl Versions {
             .item("job", AttributeValue::M(to_item(job)))
             .item("place", number(place_of(job)))
             .item(TTL_ATTRIBUTE, number(expires_at.timestamp()))
-            .condition_expression("attribute_not_exists(control_id) OR place <= :place")
+            .condition_expression("attribute_not_exists(control_id) OR #place <= :place")
+            .expression_attribute_names("#place", "place")
             .expression_attribute_values(":place", number(place_of(job)));
         match put.send().await {
             Ok(_) => Ok(()),

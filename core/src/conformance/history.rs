@@ -118,12 +118,15 @@ pub async fn a_note_is_made_once(ports: &Ports) {
     let key = key(&tenant());
     let dead = stored(ports, row_of(&key, RunKey::scheduled(at(0)), RunStatus::Dead)).await.id;
     let done = stored(ports, row_of(&key, RunKey::scheduled(at(1)), RunStatus::Succeeded)).await.id;
-    let (first, second) =
-        (note(at_ms(1)), Attended { replay: Some(dead.run_key.replay(1)), why: None, ..note(at_ms(2)) });
+    let (first, second) = (
+        note(at_ms(1) + TimeDelta::microseconds(7)),
+        Attended { replay: Some(dead.run_key.replay(1)), why: None, ..note(at_ms(2)) },
+    );
     assert_eq!(ports.history.attended(&dead).await, Ok(None));
     for expected in [(&first, true), (&first, true), (&second, false)] {
         assert_eq!(ports.history.attend(&dead, expected.0).await, Ok(expected.1));
-        assert_eq!(ports.history.attended(&dead).await, Ok(Some(first.clone())));
+        let kept = Attended { at: at_ms(1), ..first.clone() };
+        assert_eq!(ports.history.attended(&dead).await, Ok(Some(kept)));
     }
     assert_eq!(ports.history.attend(&done, &second).await, Ok(false));
     let missing = RunId { run_key: RunKey::scheduled(at(2)), ..dead };

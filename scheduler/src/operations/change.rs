@@ -97,12 +97,13 @@ async fn change_as(
             Some(JobRead::Unreadable(reason)) => return Err(OperationError::Unreadable(key.to_string(), reason)),
             Some(JobRead::Job(job)) => job,
         };
-        let change = plan(&job)?;
-        if job.is_erased && !matches!(change, Change::Recreate(_)) {
+        let change = plan(&job);
+        if job.is_erased && !matches!(change, Ok(Change::Recreate(_))) {
             // Also what this very change, or another that came too late, kept of it meanwhile.
             erase_versions(jobs, &job).await.map_err(store)?;
             return Ok(Outcome::Missing);
         }
+        let change = change?;
         if if_version.is_some_and(|version| version != job.version) {
             return Ok(Outcome::Conflict { version: job.version });
         }

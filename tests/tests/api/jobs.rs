@@ -175,6 +175,7 @@ async fn a_deleted_job_is_gone_with_what_it_was_to_say_and_its_runs_do_not_run()
     for (method, path, body) in [
         ("GET", "/v1/jobs/c-1", None),
         ("PATCH", "/v1/jobs/c-1", Some(json!({}))),
+        ("PATCH", "/v1/jobs/c-1", Some(json!({"payload": {"text": "x"}}))),
         ("POST", "/v1/jobs/c-1/pause", None),
         ("POST", "/v1/jobs/c-1/run", None),
         ("GET", "/v1/jobs/c-1/next", None),
