@@ -220,6 +220,10 @@ pub struct Auditor<'a> {
     summary: Summary,
 }
 
+/// What one part of an audit hands to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Covers(Vec<Cover>);
+
 /// What a row says of its own instant.
 #[derive(Clone, Copy, Debug)]
 struct Own {
@@ -264,6 +268,11 @@ impl<'a> Auditor<'a> {
         }
     }
 
+    /// Goes on behind a part that ended where this one begins. It needs no rows before that.
+    pub fn after(covers: Covers, asked: Inquiry<'a>) -> Self {
+        Auditor { covers: covers.0, ..Self::new(asked) }
+    }
+
     /// The first instant that is looked at.
     pub fn from(&self) -> DateTime<Utc> {
         self.asked.from
@@ -294,10 +303,15 @@ impl<'a> Auditor<'a> {
     }
 
     /// Tells the instants that are left, and says how many stand how.
-    pub fn finish(mut self, tell: &mut dyn FnMut(&Instant)) -> Summary {
+    pub fn finish(self, tell: &mut dyn FnMut(&Instant)) -> Summary {
+        self.finish_part(tell).0
+    }
+
+    /// The same, for another part to go on.
+    pub fn finish_part(mut self, tell: &mut dyn FnMut(&Instant)) -> (Summary, Covers) {
         self.tell_found(tell);
         self.tell_up_to(None, tell);
-        self.summary
+        (self.summary, Covers(self.covers))
     }
 
     fn replay(&mut self, at: DateTime<Utc>, row: &RunRow) {

@@ -233,7 +233,7 @@ impl Client {
     }
 
     async fn insist(&self, ask: &Ask) -> Result<Raw, ClientError> {
-        let mut tried = 1;
+        let (mut tried, mut may_be_done) = (1, false);
         loop {
             let answer = match self.send(ask).await {
                 Ok(raw) if raw.status.is_success() => return Ok(raw),
@@ -242,8 +242,9 @@ impl Client {
             };
             let Err(error) = answer else { return answer };
             if tried == TRIES || !error.may_pass(ask.is_repeatable) {
-                return Err(error);
+                return Err(if may_be_done { error.after_a_lost_answer() } else { error });
             }
+            may_be_done |= error.leaves_open();
             let pause = pause(tried, random_fraction(), error.retry_after());
             tracing::debug!(%error, "asked again after a pause");
             tokio::time::sleep(pause).await;

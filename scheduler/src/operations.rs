@@ -7,7 +7,7 @@ mod quarantine;
 mod replay;
 mod upsert;
 
-pub use audit::{Span, audit_job, requeue, scheduled_instant};
+pub use audit::{Sources, Span, audit_job, requeue, scheduled_instant};
 pub use change::{Outcome, change_job, edit_job};
 pub use manual::{RunNow, run_now};
 pub use quarantine::quarantined;
@@ -44,6 +44,9 @@ pub enum OperationError {
     /// The job is there, but in a form that this program does not know.
     #[error("job {0} cannot be read: {1}; use the version that wrote it, or mend its item")]
     Unreadable(String, String),
+    /// A row is there, but in a form that this program does not know.
+    #[error("run {0} cannot be read: {1}; use the version that wrote it, or mend its row")]
+    UnreadableRun(String, String),
     /// Others changed the job faster.
     #[error("job {0} is being changed by others: try again")]
     Busy(String),
@@ -62,6 +65,8 @@ pub enum Created {
     New(Box<Job>),
     /// The same request made it before; it may have been changed since.
     Before(Box<Job>),
+    /// The same request made it before; it was erased since.
+    Erased,
     /// A job with this key and the same content was there already.
     Same(Box<Job>),
     /// A job with this key but another content is there; it was left as it is.
@@ -102,7 +107,7 @@ pub async fn create_job_for(
         let cancelled = match make(jobs, clock, world, &spec, made_for, by).await? {
             Made::Created(created) => return Ok(created),
             Made::Met(job) if made_for.is_some() && job.made_for.as_deref() == made_for => {
-                return Ok(if job.is_erased { Created::Different } else { Created::Before(job) });
+                return Ok(if job.is_erased { Created::Erased } else { Created::Before(job) });
             }
             Made::Met(job) if job.state == JobState::Cancelled => job,
             Made::Met(job) => return there_already(jobs, clock, &spec, job).await,

@@ -513,11 +513,18 @@ impl Process {
 /// Every log of every process of a test is looked through: none shows a phone number or a text of a job.
 impl Drop for Process {
     fn drop(&mut self) {
-        let log = self.log();
-        let shown = PERSONAL.iter().find(|personal| log.contains(**personal));
-        if let Some(personal) = shown.filter(|_| !std::thread::panicking()) {
-            panic!("the log of {} shows {personal}", self.name);
-        }
+        assert_discreet(&self.name, &self.log());
+    }
+}
+
+/// Fails if a log shows a phone number or a text of a job.
+///
+/// # Panics
+/// Then, unless the thread panics already.
+pub fn assert_discreet(name: &str, log: &str) {
+    let shown = PERSONAL.iter().find(|personal| log.contains(**personal));
+    if let Some(personal) = shown.filter(|_| !std::thread::panicking()) {
+        panic!("the log of {name} shows {personal}");
     }
 }
 

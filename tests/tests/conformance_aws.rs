@@ -1,14 +1,15 @@
 //! The AWS adapters pass the conformance suites on the local stack, and name groups where queues are to be fair. Each case
 //! has a stack of its own.
 
-use chrono::DateTime;
+use aws_sdk_dynamodb::types::AttributeValue;
+use chrono::{DateTime, TimeDelta};
 use punctual_core::aws::{Aws, Names, schema};
 use punctual_core::error::PortError;
 use punctual_core::job::JobKey;
 use punctual_core::message::{DeadLetter, MESSAGE_VERSION, Message};
-use punctual_core::ports::Ports;
+use punctual_core::ports::{Ports, RowRead, RowSpan};
 use punctual_core::priority::Priority;
-use punctual_core::run::RunKey;
+use punctual_core::run::{RunId, RunKey};
 use punctual_localstack::stack::{Stack, StackConfig};
 
 async fn aws() -> (Stack, Aws) {
@@ -83,5 +84,48 @@ async fn with_fair_queues_off_no_queue_is_told_a_group() {
     for priority in Priority::ALL {
         assert_eq!(aws.ports().queue.send(priority, &[a_message().encode()]).await, Ok(vec![Ok(())]));
     }
+    stack.stop().await;
+}
+
+#[tokio::test]
+async fn rows_that_something_else_wrote_are_told_as_unreadable_by_what_their_keys_say() {
+    let (stack, aws) = aws().await;
+    let history = aws.ports().history;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let at = DateTime::from_timestamp(1_796_441_400, 0).expect("the instant is in range");
+    for run_key in ["1796441400", "1796441400.x", "1796441400x"] {
+        let put = aws.dynamodb.put_item().table_name(aws.names.runs());
+        let put = put.item("job_key", text("bank/c-1/bill")).item("run_key", text(run_key));
+        let put = put.item("status", text("dead")).item("attention_tenant", text("bank"));
+        put.item("completed_at_ms", AttributeValue::N("1796441400000".into())).send().await.expect("it is taken");
+    }
+    let key = JobKey::new("bank", "c-1/bill").expect("a valid key");
+    let span = RowSpan::between(at, at + TimeDelta::seconds(1));
+    // Page by page: what has no key of a run hides nothing behind it.
+    let (mut of_job, mut waiting) = (Vec::new(), Vec::new());
+    for (told, is_of_job) in [(&mut of_job, true), (&mut waiting, false)] {
+        let mut after = None;
+        loop {
+            let page = match is_of_job {
+                true => history.rows(&key, span, after, 1).await,
+                false => history.attention("bank", after, 1).await,
+            };
+            let page = page.expect("rows can be read");
+            for read in &page.rows {
+                let RowRead::Unreadable(row) = read else { panic!("{} was read", read.id()) };
+                assert!(!row.problem.is_empty() && row.completed_at_ms == 1_796_441_400_000, "{row:?}");
+                told.push(row.id.clone());
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        told.sort_unstable();
+    }
+    let expected = ["1796441400", "1796441400.x", "1796441400x"].map(|run_key| format!("bank/c-1/bill:{run_key}"));
+    assert_eq!((of_job, waiting), (expected.to_vec(), expected.to_vec()));
+    let known = RunId { job_key: key, run_key: RunKey::scheduled(at) };
+    assert!(matches!(history.row(&known).await, Ok(Some(RowRead::Unreadable(_)))));
     stack.stop().await;
 }

@@ -13,11 +13,13 @@ use punctual_core::schedule::{ScheduleText, whole_second};
 use punctual_core::zone::Zones;
 use punctual_localstack::multicall::{SCHEDULER, WORKER};
 use punctual_localstack::stack::{AcceptedMessage, Stack, StackConfig};
+use punctual_tests::local::assert_discreet;
 use punctual_tests::reminder;
 use std::collections::BTreeSet;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tempfile::NamedTempFile;
 use tokio::process::{Child, Command};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_punctual-tests");
@@ -44,7 +46,9 @@ impl Local {
     }
 
     async fn punctual(&self, args: &[&str]) -> Output {
-        self.command(SCHEDULER, args).output().await.expect("the program starts")
+        let output = self.command(SCHEDULER, args).output().await.expect("the program starts");
+        assert_discreet("a command", &stderr(&output));
+        output
     }
 
     async fn ports(&self, prefix: &str) -> Ports {
@@ -69,8 +73,29 @@ fn bare(word: &str, args: &[&str]) -> Command {
     command
 }
 
-fn start(command: &mut Command) -> Child {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+/// A program that goes on, whose log is looked through when it is gone.
+struct Program {
+    child: Child,
+    log: NamedTempFile,
+}
+
+impl Program {
+    async fn kill(&mut self) {
+        self.child.kill().await.expect("it runs");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        assert_discreet("a program", &std::fs::read_to_string(self.log.path()).expect("its log can be read"));
+    }
+}
+
+fn start(command: &mut Command) -> Program {
+    let log = NamedTempFile::new().expect("files can be made");
+    let stderr = log.reopen().expect("it can be written");
+    let child = command.env("PUNCTUAL_LOG", "debug").stdout(Stdio::null()).stderr(stderr).spawn();
+    Program { child: child.expect("the program starts"), log }
 }
 
 /// Polls until something holds.
@@ -114,7 +139,7 @@ async fn a_run_has_the_same_id_whatever_the_zone_of_the_process() {
         let message = Message::decode(&local.messages(&queue)[0]).expect("a message of ours");
         assert_eq!(message.run_key.as_str(), "1791171000", "with TZ={tz}");
         assert_eq!(message.run_id().to_string(), "default/1:1791171000");
-        scheduler.kill().await.expect("it runs");
+        scheduler.kill().await;
     }
     local.stack.stop().await;
 }
@@ -284,7 +309,7 @@ async fn an_outage_is_one_late_run_and_one_row_for_the_others() {
         jobs.remove(&job.spec.key).and_then(|read| read.job().cloned()).expect("the job is there")
     };
     eventually("the job is done", || async { at_present().await.state == JobState::Done }).await;
-    scheduler.kill().await.expect("it runs");
+    scheduler.kill().await;
     let row = ports.runs.list(&job.spec.key, 10).await.expect("the store answers").pop().expect("there is a row");
     let range = row.range.expect("it stands for several");
     assert_eq!((row.status, row.reason), (RunStatus::Skipped, Some(SkipReason::Missed)));
@@ -360,7 +385,7 @@ async fn an_unreadable_message_goes_to_the_dead_letters_and_the_rest_goes_on() {
     let listed = local.punctual(&["runs", "list", "1"]).await;
     assert!(String::from_utf8_lossy(&listed.stdout).contains("succeeded"));
     for process in [&mut scheduler, &mut worker] {
-        process.kill().await.expect("it runs");
+        process.kill().await;
     }
     assert_eq!(local.stack.gateway().stats().accepted, 1);
     local.stack.stop().await;

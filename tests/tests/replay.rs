@@ -3,6 +3,7 @@
 use punctual_core::deadline::StartRule;
 use punctual_core::due::Shards;
 use punctual_core::memory::{Fault, FaultPlan, Point, Script, World};
+use punctual_core::ports::RowRead;
 use punctual_core::retry::{Outcome, RetryRule};
 use punctual_core::run::{RunId, RunStatus, SkipReason};
 use punctual_core::zone::Zones;
@@ -95,7 +96,7 @@ async fn who_sees_to_a_letter_takes_it_from_those_that_wait_and_a_dead_replay_wa
     let town = town_with_a_dead_run(FaultPlan::default(), StartRule::Always).await;
     let waiting = async || {
         let page = town.world.ports().history.attention("bank", None, 9).await.expect("it can be read");
-        page.rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+        page.rows.iter().filter_map(RowRead::row).map(|row| row.id.clone()).collect::<Vec<_>>()
     };
     assert_eq!(waiting().await, [the_run()]);
     town.world.script(PHONE, [busy()]);

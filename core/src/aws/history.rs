@@ -9,8 +9,8 @@ use super::schema::ATTENTION_INDEX;
 use super::shares::number_in;
 use crate::error::PortError;
 use crate::job::JobKey;
-use crate::ports::{Attended, PageToken, PortResult, RowPage, RowSpan, RunHistory};
-use crate::run::{RunId, RunKey, RunRow, RunStatus};
+use crate::ports::{Attended, PageToken, PortResult, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow};
+use crate::run::{RunId, RunKey, RunStatus};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
 use chrono::DateTime;
@@ -31,9 +31,8 @@ impl DynamoHistory {
         Self { client: aws.dynamodb.clone(), table: aws.names.runs() }
     }
 
-    /// Reads rows, in the order of their keys here.
-    async fn read(&self, ids: &[RunId]) -> PortResult<Vec<RunRow>> {
-        let mut found: HashMap<RunId, RunRow> = HashMap::new();
+    async fn read(&self, ids: &[RunId]) -> PortResult<HashMap<String, RowRead>> {
+        let mut found: HashMap<String, RowRead> = HashMap::new();
         for ids in ids.chunks(KEYS_PER_READ) {
             let mut left: Vec<Item> = ids.iter().map(key_item).collect();
             for round in 0..ROUNDS {
@@ -46,10 +45,7 @@ impl DynamoHistory {
                 let answer = self.client.batch_get_item().request_items(&self.table, wanted).send().await;
                 let answer = answer.map_err(|e| port_error(&self.table, e))?;
                 let items = answer.responses.into_iter().flat_map(|mut tables| tables.remove(&self.table)).flatten();
-                for row in items.map(from_item) {
-                    let row = row?;
-                    found.insert(row.id.clone(), row);
-                }
+                found.extend(items.map(|item| (name_of(&item), row_read(item))));
                 let unprocessed = answer.unprocessed_keys.and_then(|mut tables| tables.remove(&self.table));
                 left = unprocessed.map(|unprocessed| unprocessed.keys).unwrap_or_default();
             }
@@ -57,7 +53,16 @@ impl DynamoHistory {
                 return Err(PortError::Throttled(format!("{} left {} keys unread", self.table, left.len())));
             }
         }
-        Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+        Ok(found)
+    }
+}
+
+/// The row of an item, or why it cannot be read.
+fn row_read(item: Item) -> RowRead {
+    let (id, completed_at_ms) = (name_of(&item), number_in(&item, "completed_at_ms").unwrap_or(0));
+    match from_item(item) {
+        Ok(row) => RowRead::Row(Box::new(row)),
+        Err(error) => RowRead::Unreadable(UnreadableRow { id, completed_at_ms, problem: error.to_string() }),
     }
 }
 
@@ -85,8 +90,14 @@ impl RunHistory for DynamoHistory {
         }
         let answer = query.send().await.map_err(|e| port_error(&self.table, e))?;
         let next = answer.last_evaluated_key.as_ref().and_then(|last| text_in(last, "run_key"));
-        let rows = answer.items.unwrap_or_default().into_iter().map(from_item).collect::<PortResult<_>>()?;
+        let rows = answer.items.unwrap_or_default().into_iter().map(row_read).collect();
         Ok(RowPage { rows, next: next.map(PageToken) })
+    }
+
+    async fn row(&self, id: &RunId) -> PortResult<Option<RowRead>> {
+        let get = self.client.get_item().table_name(&self.table).set_key(Some(key_item(id))).consistent_read(true);
+        let answer = get.send().await.map_err(|e| port_error(&self.table, e))?;
+        Ok(answer.item.map(row_read))
     }
 
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
@@ -99,18 +110,25 @@ impl RunHistory for DynamoHistory {
             .expression_attribute_values(":tenant", text(tenant))
             .limit(i32::try_from(limit).unwrap_or(i32::MAX));
         if let Some(token) = &after {
-            let (at_ms, id) = place_of(token)?;
+            let (at_ms, job_key, run_key) = place_of(token)?;
             query = query
                 .exclusive_start_key("attention_tenant", text(tenant))
                 .exclusive_start_key("completed_at_ms", number(at_ms))
-                .exclusive_start_key("job_key", text(id.job_key.as_str()))
-                .exclusive_start_key("run_key", text(id.run_key.as_str()));
+                .exclusive_start_key("job_key", text(job_key))
+                .exclusive_start_key("run_key", text(run_key));
         }
         let answer = query.send().await.map_err(|e| port_error(&self.table, e))?;
         let next = answer.last_evaluated_key.as_ref().and_then(token_of);
-        let ids: Vec<RunId> = answer.items.iter().flatten().filter_map(id_of).collect();
-        // The index lags: who saw to a row a moment ago has taken it from there.
-        let rows = self.read(&ids).await?.into_iter().filter(|row| row.status.has_letter()).collect();
+        let items = answer.items.unwrap_or_default();
+        let ids: Vec<RunId> = items.iter().filter_map(id_of).collect();
+        let mut found = self.read(&ids).await?;
+        let rows = items.into_iter().filter_map(|item| match id_of(&item) {
+            // The index lags: who saw to a row a moment ago has taken it from there.
+            Some(_) => found.remove(&name_of(&item)),
+            // What is no key cannot be read by it: what the index has of the row shows that.
+            None => Some(row_read(item)),
+        });
+        let rows = rows.filter(|read| read.row().is_none_or(|row| row.status.has_letter())).collect();
         Ok(RowPage { rows, next })
     }
 
@@ -170,6 +188,11 @@ fn id_of(item: &Item) -> Option<RunId> {
     Some(RunId { job_key: job_key.try_into().ok()?, run_key: RunKey::try_from(run_key).ok()? })
 }
 
+/// What the key of an item says.
+fn name_of(item: &Item) -> String {
+    format!("{}:{}", text_in(item, "job_key").unwrap_or_default(), text_in(item, "run_key").unwrap_or_default())
+}
+
 fn note_in(item: &Item) -> Option<Attended> {
     Some(Attended {
         by: text_in(item, "attended_by")?,
@@ -181,15 +204,15 @@ fn note_in(item: &Item) -> Option<Attended> {
 
 fn token_of(last: &HashMap<String, AttributeValue>) -> Option<PageToken> {
     let at_ms: i64 = number_in(last, "completed_at_ms")?;
-    Some(PageToken(format!("{at_ms}|{}", id_of(last)?)))
+    Some(PageToken(format!("{at_ms}|{}", name_of(last))))
 }
 
-fn place_of(PageToken(token): &PageToken) -> PortResult<(i64, RunId)> {
+/// What a token says: keys as they are in the table, which may be none of runs.
+fn place_of(PageToken(token): &PageToken) -> PortResult<(i64, &str, &str)> {
     let place = token.split_once('|').and_then(|(at_ms, id)| {
-        let (job_key, run_key) = id.rsplit_once(':')?;
-        let job_key = JobKey::try_from(job_key.to_owned()).ok()?;
-        let run_key = RunKey::try_from(run_key.to_owned()).ok()?;
-        Some((at_ms.parse().ok()?, RunId { job_key, run_key }))
+        let (job_key, run_key) =
+            id.rsplit_once(':').filter(|(job_key, run_key)| !job_key.is_empty() && !run_key.is_empty())?;
+        Some((at_ms.parse().ok()?, job_key, run_key))
     });
     place.ok_or_else(|| PortError::Permanent("not a page token of this listing".into()))
 }

@@ -1,9 +1,11 @@
 //! Run rows as people look at them, in memory.
 
-use super::{World, to_ms};
+use super::{State, World, to_ms};
 use crate::error::PortError;
 use crate::job::JobKey;
-use crate::ports::{Attended, PageToken, PortResult, RowPage, RowSpan, RunHistory, place_in_attention};
+use crate::ports::{
+    Attended, PageToken, PortResult, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow, place_in_attention,
+};
 use crate::run::{RunId, RunKey, RunRow};
 use async_trait::async_trait;
 
@@ -26,7 +28,13 @@ impl RunHistory for World {
         }
         rows.truncate(limit);
         let last = rows.last().filter(|_| rows.len() == limit);
-        Ok(RowPage { next: last.map(|row| PageToken(row.id.run_key.to_string())), rows })
+        let next = last.map(|row| PageToken(row.id.run_key.to_string()));
+        Ok(RowPage { rows: rows.into_iter().map(|row| state.read(row)).collect(), next })
+    }
+
+    async fn row(&self, id: &RunId) -> PortResult<Option<RowRead>> {
+        let state = self.state();
+        Ok(state.rows.get(id).map(|row| state.read(row.clone())))
     }
 
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
@@ -35,12 +43,13 @@ impl RunHistory for World {
             state.rows.0.iter().filter(|(key, _)| key.tenant() == tenant).flat_map(|(_, rows)| rows.values());
         let waits = |row: &&RunRow| row.status.has_letter() && !state.attended.contains_key(&row.id);
         let mut rows: Vec<RunRow> = of_tenant.filter(waits).cloned().collect();
-        let place = |row: &RunRow| place_in_attention(row).0;
+        let place = |row: &RunRow| place_in_attention(&RowRead::Row(Box::new(row.clone()))).0;
         rows.sort_by_key(place);
         if let Some(PageToken(after)) = after {
             rows.retain(|row| place(row) > after);
         }
         rows.truncate(limit);
+        let rows: Vec<RowRead> = rows.into_iter().map(|row| state.read(row)).collect();
         let last = rows.last().filter(|_| rows.len() == limit);
         Ok(RowPage { next: last.map(place_in_attention), rows })
     }
@@ -56,5 +65,20 @@ impl RunHistory for World {
 
     async fn attended(&self, id: &RunId) -> PortResult<Option<Attended>> {
         Ok(self.state().attended.get(id).cloned())
+    }
+}
+
+impl State {
+    /// A row as whoever looks at rows finds it.
+    fn read(&self, row: RunRow) -> RowRead {
+        if !self.unreadable_rows.contains(&row.id) {
+            return RowRead::Row(Box::new(row));
+        }
+        let completed_at_ms = row.completed_at.map_or(0, |at| at.timestamp_millis());
+        RowRead::Unreadable(UnreadableRow {
+            id: row.id.to_string(),
+            completed_at_ms,
+            problem: "a field is missing".into(),
+        })
     }
 }

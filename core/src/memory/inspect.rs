@@ -243,6 +243,11 @@ impl World {
         }
     }
 
+    /// Makes a row one that whoever looks at rows cannot read.
+    pub fn make_row_unreadable(&self, id: &RunId) {
+        self.state().unreadable_rows.insert(id.clone());
+    }
+
     /// Forgets all that happened so far.
     pub fn forget_history(&self) {
         self.state().history.clear();

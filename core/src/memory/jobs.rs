@@ -66,6 +66,14 @@ impl Record {
     }
 }
 
+/// Parts of a listing.
+const LISTED_PARTS: u32 = 3;
+
+/// The part in which a job is listed.
+fn part_of(key: &JobKey) -> u32 {
+    key.as_str().bytes().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % LISTED_PARTS
+}
+
 impl Jobs {
     fn store(&mut self, job: Job, now: Duration) {
         let record = Record { job: as_kept(job), quarantined_in: None, unreadable: None };
@@ -109,20 +117,35 @@ impl Jobs {
         }
     }
 
+    /// In parts, as the table lists them: ordered within each, and no page goes over two.
     fn listed(
         &self,
         after: Option<PageToken>,
         limit: usize,
         is_asked: impl Fn(&JobKey) -> bool,
     ) -> PortResult<JobPage> {
-        let after = after.map(|token| JobKey::try_from(token.0)).transpose().map_err(not_a_token)?;
+        let (part, after) = match &after {
+            None => (0, None),
+            Some(PageToken(token)) => {
+                let place = token.split_once('|').and_then(|(part, key)| {
+                    let key = if key.is_empty() { None } else { Some(JobKey::try_from(key.to_owned()).ok()?) };
+                    Some((part.parse().ok()?, key))
+                });
+                place.ok_or_else(|| not_a_token(token.clone()))?
+            }
+        };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let asked = self.records.range((start, Bound::Unbounded)).filter(|(key, _)| is_asked(key));
+        let of_part = self.records.range((start, Bound::Unbounded)).filter(|(key, _)| part_of(key) == part);
+        let asked = of_part.filter(|(key, _)| is_asked(key));
         let jobs: BTreeMap<JobKey, JobRead> =
             asked.take(limit).map(|(key, record)| (key.clone(), record.read())).collect();
         // As DynamoDB does: a full page has a successor, even if that turns out empty.
-        let last = jobs.last_key_value().filter(|_| jobs.len() == limit);
-        Ok(JobPage { next: last.map(|(key, _)| PageToken(key.to_string())), jobs })
+        let next = match jobs.last_key_value().filter(|_| jobs.len() == limit) {
+            Some((key, _)) => Some(format!("{part}|{key}")),
+            None if part + 1 < LISTED_PARTS => Some(format!("{}|", part + 1)),
+            None => None,
+        };
+        Ok(JobPage { next: next.map(PageToken), jobs })
     }
 
     /// What the index shows of a partition, due within `span`.

@@ -36,7 +36,7 @@ use crate::run::RunId;
 use crate::steering::Steering;
 use crate::target::Target;
 use chrono::{DateTime, Utc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -66,6 +66,7 @@ struct State {
     api_keys: ApiKeys,
     versions: BTreeMap<JobKey, BTreeMap<u64, Job>>,
     attended: BTreeMap<RunId, Attended>,
+    unreadable_rows: BTreeSet<RunId>,
     // Never forgotten: DynamoDB promises no moment either.
     kept_once: BTreeMap<String, String>,
     queues: [queue::Queue; Priority::ALL.len()],

@@ -12,6 +12,9 @@ pub trait RunHistory: Send + Sync {
     /// A page of a job's rows whose instants lie in `span`, consistent.
     async fn rows(&self, key: &JobKey, span: RowSpan, after: Option<PageToken>, limit: usize) -> PortResult<RowPage>;
 
+    /// Reads one row, consistent.
+    async fn row(&self, id: &RunId) -> PortResult<Option<RowRead>>;
+
     /// A page of a tenant's rows that are dead or indeterminate and that nobody has seen to, the oldest first. May lag behind
     /// what was written last.
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage>;
@@ -66,15 +69,65 @@ impl RowSpan {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowPage {
     /// The rows, in the order asked for.
-    pub rows: Vec<RunRow>,
+    pub rows: Vec<RowRead>,
     /// Where the next page starts; none = that was all.
     pub next: Option<PageToken>,
 }
 
+/// A row as read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RowRead {
+    /// Understood.
+    Row(Box<RunRow>),
+    /// Written by something that this program does not know.
+    Unreadable(UnreadableRow),
+}
+
+impl RowRead {
+    /// The row, if it could be read.
+    pub fn row(&self) -> Option<&RunRow> {
+        match self {
+            RowRead::Row(row) => Some(row),
+            RowRead::Unreadable(_) => None,
+        }
+    }
+
+    /// What its key says: the run's id, mostly.
+    pub fn id(&self) -> String {
+        match self {
+            RowRead::Row(row) => row.id.to_string(),
+            RowRead::Unreadable(row) => row.id.clone(),
+        }
+    }
+}
+
+/// A row that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableRow {
+    /// What its key says, which may be no key of a run.
+    pub id: String,
+    /// When it ended, in milliseconds, as far as that is known.
+    pub completed_at_ms: i64,
+    /// Why it cannot be read.
+    pub problem: String,
+}
+
+impl UnreadableRow {
+    /// Whether it may be the row of a firing: what is none of its job's timetable says so by its key.
+    pub fn may_be_scheduled(&self) -> bool {
+        let run_key = self.id.rsplit_once(':').map_or("", |(_, run_key)| run_key);
+        RunKey::try_from(run_key.to_owned()).map_or(true, |run_key| run_key.is_scheduled())
+    }
+}
+
 /// Where a row stands in the listing of what waits for a person: a page that starts behind it begins with the next one,
 /// whether the row still waits or not.
-pub fn place_in_attention(row: &RunRow) -> PageToken {
-    PageToken(format!("{}|{}", row.completed_at.map_or(0, |at| at.timestamp_millis()), row.id))
+pub fn place_in_attention(row: &RowRead) -> PageToken {
+    let ended_ms = match row {
+        RowRead::Row(row) => row.completed_at.map_or(0, |at| at.timestamp_millis()),
+        RowRead::Unreadable(row) => row.completed_at_ms,
+    };
+    PageToken(format!("{ended_ms}|{}", row.id()))
 }
 
 /// That somebody saw to a dead letter.

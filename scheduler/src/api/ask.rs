@@ -212,6 +212,12 @@ pub(super) fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     text.map_err(|_| Problem::parameter(name.as_str(), "must be ASCII"))
 }
 
+/// How many bytes a part of an answer takes within the JSON in which a Lambda function hands the answer on.
+pub(super) fn length_in_answer(part: &Value) -> usize {
+    let text = part.to_string();
+    text.len() + text.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count()
+}
+
 /// An answer in JSON.
 pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
     let mut response = (status, body.to_string()).into_response();

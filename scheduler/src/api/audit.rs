@@ -1,6 +1,9 @@
 //! The audit by the API: what was due by the calendar, held against the rows; and what is missing, enqueued again.
 //!
-//! A call goes over the jobs of a tenant, of a prefix, or one; it ends after a while, and gives a cursor to go on from.
+//! A call goes over the jobs of a tenant, of a prefix, or one; it ends after a while, in the middle of a job if need be, and
+//! gives a cursor to go on from.
+
+mod place;
 
 use super::ask::{self, Query, answer, none_wrong};
 use super::fields::Fields;
@@ -11,12 +14,13 @@ use super::runs::run_of;
 use super::state::Api;
 use super::view;
 use crate::listing::instant;
-use crate::operations::{OperationError, Span, audit_job, requeue, scheduled_instant};
+use crate::operations::{OperationError, Sources, Span, audit_job, requeue, scheduled_instant};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
+use place::Place;
 use punctual_core::audit::{Instant, Open, Standing, Summary};
 use punctual_core::job::{Job, JobKey, RETENTION};
 use punctual_core::ports::{JobRead, JobsUnder, PageToken};
@@ -50,45 +54,58 @@ enum Shown {
     All,
 }
 
+/// The first and the last instant, as far as they are given.
+type Given = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
+
 /// What is asked.
 struct Asked {
     prefix: String,
     span: Span,
     shown: Shown,
-    after: Option<PageToken>,
+    place: Place,
     now: DateTime<Utc>,
 }
+
+const NO_CURSOR: &str = "is no `next_cursor` of this very request: begin without one";
 
 const FIELDS: [&str; 6] = ["prefix", "from", "to", "grace_s", "show", "cursor"];
 
 impl Asked {
-    /// Checks the span: older rows are gone, and nothing is known of them.
-    fn of(
-        prefix: &str,
-        from: Option<DateTime<Utc>>,
-        to: Option<DateTime<Utc>>,
-        grace_s: u32,
-        now: DateTime<Utc>,
-    ) -> Result<Self, (&'static str, String)> {
-        let retention = TimeDelta::from_std(RETENTION).unwrap_or(TimeDelta::MAX);
-        let oldest = now - retention;
-        let (from, to) = (from.unwrap_or(now - TimeDelta::days(1)), to.unwrap_or(now));
-        if from < oldest {
-            let days = retention.num_days();
-            return Err((
-                "from",
-                format!("rows are kept for {days} days: nothing is known before {}", instant(oldest)),
-            ));
-        }
-        if to <= from {
-            return Err(("to", "lies not behind `from`".into()));
-        }
+    /// What is asked of the last day.
+    fn of(prefix: &str, grace_s: u32, now: DateTime<Utc>) -> Result<Self, (&'static str, String)> {
         let is_prefix = prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b));
         if prefix.len() > 128 || !is_prefix || prefix.starts_with('/') {
             return Err(("prefix", "is an id, or the beginning of ids and ends at `/`".into()));
         }
-        let span = Span { from, to, grace: Duration::from_secs(grace_s.into()) };
-        Ok(Asked { prefix: prefix.to_owned(), span, shown: Shown::Missing, after: None, now })
+        let span = Span { from: now - TimeDelta::days(1), to: now, grace: Duration::from_secs(grace_s.into()) };
+        Ok(Asked { prefix: prefix.to_owned(), span, shown: Shown::Missing, place: Place::default(), now })
+    }
+
+    /// Begins with this span, as far as it is given: older rows are gone, and nothing is known of them.
+    fn begin(&mut self, (from, to): Given) -> Result<(), (&'static str, String)> {
+        let retention = TimeDelta::from_std(RETENTION).unwrap_or(TimeDelta::MAX);
+        let oldest = self.now - retention;
+        let (from, to) = (from.unwrap_or(self.span.from), to.unwrap_or(self.span.to));
+        if from < oldest {
+            let (days, oldest) = (retention.num_days(), instant(oldest));
+            return Err(("from", format!("rows are kept for {days} days: nothing is known before {oldest}")));
+        }
+        if to <= from {
+            return Err(("to", "lies not behind `from`".into()));
+        }
+        (self.span.from, self.span.to) = (from, to);
+        Ok(())
+    }
+
+    /// Goes on where a call ended, over the span of the first call. None where another span is given.
+    fn go_on(&mut self, token: &PageToken, given: Given) -> Option<()> {
+        let place = Place::read(token)?;
+        let (from, to) = place.span?;
+        if given.0.is_some_and(|given| given != from) || given.1.is_some_and(|given| given != to) {
+            return None;
+        }
+        (self.span.from, self.span.to, self.place) = (from, to, place);
+        Some(())
     }
 
     fn listing(&self, tenant: &str) -> String {
@@ -122,13 +139,15 @@ fn shown_of(word: &str) -> Option<Shown> {
 pub(super) async fn audit(api: &Api, caller: &Caller, request: Request) -> Result<Response, Problem> {
     let query = Query::of(&request, &FIELDS)?;
     let grace = query.number("grace_s", 0..=LONGEST_GRACE_S)?.map_or(GRACE_S, |s| s as u32);
-    let (from, to) = (query.instant("from")?, query.instant("to")?);
-    let prefix = query.text("prefix").unwrap_or_default();
-    let asked = Asked::of(prefix, from, to, grace, api.now());
-    let mut asked = asked.map_err(|(name, problem)| Problem::fields(vec![FieldProblem::new(name, problem)]))?;
+    let given = (query.instant("from")?, query.instant("to")?);
+    let wrong = |(name, problem)| Problem::fields(vec![FieldProblem::new(name, problem)]);
+    let mut asked = Asked::of(query.text("prefix").unwrap_or_default(), grace, api.now()).map_err(wrong)?;
     let shown = query.one_of("show", &["missing", "problems", "all"])?;
     asked.shown = shown.and_then(shown_of).unwrap_or(Shown::Missing);
-    asked.after = query.cursor(&asked.listing(caller.tenant()?))?;
+    match query.cursor(&asked.listing(caller.tenant()?))? {
+        Some(token) => asked.go_on(&token, given).ok_or_else(|| Problem::parameter("cursor", NO_CURSOR))?,
+        None => asked.begin(given).map_err(wrong)?,
+    }
     over_jobs(api, caller, &asked, false).await
 }
 
@@ -156,12 +175,15 @@ fn read_asked(body: &Value, tenant: &str, now: DateTime<Utc>, problems: &mut Vec
     let (from, to) = (moment("from", problems), moment("to", problems));
     let grace = fields.number("grace_s", 0..=LONGEST_GRACE_S, problems).unwrap_or(GRACE_S);
     let prefix = fields.text("prefix", problems).unwrap_or_default();
-    let asked = Asked::of(prefix, from, to, grace, now);
-    let mut asked = asked.map_err(|(name, problem)| problems.push(FieldProblem::new(fields.at(name), problem))).ok()?;
-    if let Some(cursor) = fields.text("cursor", problems) {
-        asked.after = ask::read_cursor(&asked.listing(tenant), cursor);
-        if asked.after.is_none() {
-            problems.push(FieldProblem::new("/cursor", "is no `next_cursor` of this very request"));
+    let cursor = fields.text("cursor", problems);
+    let mut wrong = |(name, problem): (&str, String)| problems.push(FieldProblem::new(fields.at(name), problem));
+    let mut asked = Asked::of(prefix, grace, now).map_err(&mut wrong).ok()?;
+    match cursor {
+        None => asked.begin((from, to)).map_err(&mut wrong).ok()?,
+        Some(cursor) => {
+            let token = ask::read_cursor(&asked.listing(tenant), cursor);
+            let goes_on = token.and_then(|token| asked.go_on(&token, (from, to)));
+            goes_on.ok_or(("cursor", NO_CURSOR.to_owned())).map_err(&mut wrong).ok()?;
         }
     }
     Some(asked)
@@ -170,6 +192,8 @@ fn read_asked(body: &Value, tenant: &str, now: DateTime<Utc>, problems: &mut Vec
 /// What was found of one job.
 struct Found {
     summary: Summary,
+    /// The first instant that there was no time for.
+    left_from: Option<DateTime<Utc>>,
     named: Vec<Value>,
     is_cut: bool,
     requeued: u64,
@@ -182,35 +206,62 @@ async fn over_jobs(api: &Api, caller: &Caller, asked: &Asked, requeues: bool) ->
     let steering = &api.ports.control.steering().await?;
     let of = JobsUnder { tenant: tenant.to_owned(), prefix: asked.prefix.clone() };
     let ends_at = api.clock.monotonic() + LONGEST_CALL;
+    let is_over = || api.clock.monotonic() >= ends_at;
+    let call = Call { api, steering, asked, requeues, is_over: &is_over };
     let mut total = Totals::default();
-    let mut after = asked.after.clone();
+    // Where the next call begins.
+    let span = Some((asked.span.from, asked.span.to));
+    let mut next: Option<Place> = None;
     if asked.is_one_job() {
         let job = find(api, &key_of(caller, &asked.prefix)?).await?;
-        match look_at(api, steering, &job, asked, requeues).await? {
-            Some(found) => total.add(&job.spec.key, found),
-            None => total.unreadable += 1,
+        let key = &job.spec.key;
+        if let Some(left_from) = total.add(key, call.look_at(&job).await?) {
+            next = Some(Place { span, left: [(key.id().to_owned(), left_from)].into(), ..Place::default() });
         }
-        after = None;
     } else {
+        let mut page = asked.place.page.clone().map(PageToken);
         loop {
-            let page = api.ports.jobs.list(&of, after, PAGE).await?;
-            let living = page.jobs.into_iter().filter(|(_, read)| read.job().is_none_or(|job| !job.is_erased));
+            let listed = api.ports.jobs.list(&of, page.clone(), PAGE).await?;
+            let living = listed.jobs.into_iter().filter(|(_, read)| read.job().is_none_or(|job| !job.is_erased));
             let one = |(key, read): (JobKey, JobRead)| async move {
                 match read {
-                    JobRead::Job(job) => look_at(api, steering, &job, asked, requeues).await.map(|found| (key, found)),
-                    JobRead::Unreadable(_) => Ok::<_, Problem>((key, None)),
+                    JobRead::Job(job) => call.look_at(&job).await.map(|found| (key, found)),
+                    JobRead::Unreadable(_) if asked.place.done.contains(key.id()) => Ok((key, Looked::Done)),
+                    JobRead::Unreadable(_) => Ok::<_, Problem>((key, Looked::Unreadable)),
                 }
             };
             let mut found = stream::iter(living.map(one)).buffered(JOBS_AT_ONCE);
+            let page_text = page.map(|page| page.0);
+            let mut place = match page_text == asked.place.page {
+                true => Place { span, ..asked.place.clone() },
+                false => Place { span, page: page_text, ..Place::default() },
+            };
+            let mut is_left = false;
             while let Some(found) = found.next().await {
-                match found? {
-                    (key, Some(found)) => total.add(&key, found),
-                    (_, None) => total.unreadable += 1,
+                let (key, found) = found?;
+                let id = key.id().to_owned();
+                match total.add(&key, found) {
+                    Some(left_from) => {
+                        is_left = true;
+                        place.left.insert(id, left_from);
+                    }
+                    None => {
+                        place.left.remove(&id);
+                        place.done.insert(id);
+                    }
                 }
             }
             drop(found);
-            after = page.next;
-            if after.is_none() || total.named.len() >= MOST_NAMED || api.clock.monotonic() >= ends_at {
+            page = listed.next;
+            if is_left {
+                next = Some(place);
+                break;
+            }
+            if page.is_none() {
+                break;
+            }
+            if total.named.len() >= MOST_NAMED || is_over() {
+                next = Some(Place { span, page: page.map(|page| page.0), ..Place::default() });
                 break;
             }
         }
@@ -219,7 +270,7 @@ async fn over_jobs(api: &Api, caller: &Caller, asked: &Asked, requeues: bool) ->
         "from": instant(asked.span.from), "to": instant(asked.span.to), "grace_s": asked.span.grace.as_secs(),
         "jobs": total.jobs, "unreadable": total.unreadable, "summary": summary_json(&total.summary),
         "items": total.named, "items_cut": total.is_cut,
-        "next_cursor": after.map(|token| ask::cursor(&listing, &token)),
+        "next_cursor": next.map(|place| ask::cursor(&listing, &place.token())),
     });
     if requeues {
         shown["requeued"] = json!(total.requeued);
@@ -239,55 +290,84 @@ struct Totals {
     refused: Vec<Value>,
 }
 
+/// What came of looking at one job.
+enum Looked {
+    /// It was looked at.
+    Found(Box<Found>),
+    /// It, a former version of it or one of its rows cannot be read.
+    Unreadable,
+    /// A call before this one did.
+    Done,
+}
+
 impl Totals {
-    fn add(&mut self, key: &JobKey, found: Found) {
-        self.jobs += 1;
+    /// Counts one job; returns from which instant on there was no time for it.
+    fn add(&mut self, key: &JobKey, looked: Looked) -> Option<DateTime<Utc>> {
+        let found = match looked {
+            Looked::Done => return None,
+            Looked::Unreadable => {
+                self.unreadable += 1;
+                return None;
+            }
+            Looked::Found(found) => found,
+        };
+        // A job over which several calls go counts in the last of them.
+        self.jobs += u64::from(found.left_from.is_none());
         self.summary.add(&found.summary);
         self.named.extend(found.named);
         self.is_cut |= found.is_cut;
         self.requeued += found.requeued;
         self.refused.extend(found.refused.map(|detail| json!({"id": key.id(), "detail": detail})));
+        found.left_from
     }
 }
 
-async fn look_at(
-    api: &Api,
-    steering: &Steering,
-    job: &Job,
-    asked: &Asked,
+/// What a call asks of each job.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    api: &'a Api,
+    steering: &'a Steering,
+    asked: &'a Asked,
     requeues: bool,
-) -> Result<Option<Found>, Problem> {
-    let (mut named, mut missing, mut is_cut) = (Vec::new(), Vec::new(), false);
-    let id = job.spec.key.id();
-    let mut tell = |one: &Instant| {
-        if one.standing == Standing::Missing && requeues && missing.len() < MOST_REQUEUED_OF_A_JOB {
-            missing.push(one.scheduled_at);
-        }
-        if asked.shows(&one.standing) {
-            match named.len() < MOST_NAMED_OF_A_JOB {
-                true => named.push(instant_json(id, one)),
-                false => is_cut = true,
+    is_over: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Call<'_> {
+    async fn look_at(&self, job: &Job) -> Result<Looked, Problem> {
+        let Call { api, steering, asked, requeues, is_over } = *self;
+        let Some(from) = asked.place.from(job.spec.key.id(), asked.span.from) else { return Ok(Looked::Done) };
+        let (mut named, mut missing, mut is_cut) = (Vec::new(), Vec::new(), false);
+        let id = job.spec.key.id();
+        let mut tell = |one: &Instant| {
+            if one.standing == Standing::Missing && requeues && missing.len() < MOST_REQUEUED_OF_A_JOB {
+                missing.push(one.scheduled_at);
+            }
+            if asked.shows(&one.standing) {
+                match named.len() < MOST_NAMED_OF_A_JOB {
+                    true => named.push(instant_json(id, one)),
+                    false => is_cut = true,
+                }
+            }
+        };
+        let sources = Sources { ports: &api.ports, now: asked.now, zones: &api.zones, steering, is_over };
+        let (summary, left_from) = match audit_job(sources, job, Span { from, ..asked.span }, &mut tell).await {
+            Ok(audited) => (audited.summary, audited.left_from),
+            Err(OperationError::Unreadable(what, reason) | OperationError::UnreadableRun(what, reason)) => {
+                tracing::error!(job.id = %job.spec.key, what, reason, "not all of a job can be read: it is not audited");
+                return Ok(Looked::Unreadable);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut found = Found { summary, left_from, named, is_cut, requeued: 0, refused: None };
+        if !missing.is_empty() {
+            match requeue(&api.ports, &*api.clock, job, &missing).await {
+                Ok(sent) => found.requeued = sent,
+                Err(OperationError::NotAllowed(_, error)) => found.refused = Some(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
         }
-    };
-    let audited = audit_job(&api.ports, asked.now, &api.zones, steering, job, asked.span, &mut tell).await;
-    let summary = match audited {
-        Ok(summary) => summary,
-        Err(OperationError::Unreadable(key, reason)) => {
-            tracing::error!(job.id = key, reason, "a former version of a job cannot be read: it is not audited");
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let mut found = Found { summary, named, is_cut, requeued: 0, refused: None };
-    if !missing.is_empty() {
-        match requeue(&api.ports, &*api.clock, job, &missing).await {
-            Ok(sent) => found.requeued = sent,
-            Err(OperationError::NotAllowed(_, error)) => found.refused = Some(error.to_string()),
-            Err(error) => return Err(error.into()),
-        }
+        Ok(Looked::Found(Box::new(found)))
     }
-    Ok(Some(found))
 }
 
 fn instant_json(id: &str, one: &Instant) -> Value {
@@ -342,7 +422,9 @@ pub(super) async fn requeue_run(
     let span = Span { from: at, to: at + TimeDelta::seconds(1), grace: Duration::ZERO };
     let mut standing = None;
     let mut tell = |one: &Instant| standing = Some(one.standing);
-    audit_job(&api.ports, api.now(), &api.zones, &steering, &job, span, &mut tell).await?;
+    let sources =
+        Sources { ports: &api.ports, now: api.now(), zones: &api.zones, steering: &steering, is_over: &|| false };
+    audit_job(sources, &job, span, &mut tell).await?;
     let why_not = match standing {
         None => "the job's timetable had no firing then, or it lies ahead, or too long ago".to_owned(),
         Some(Standing::Missing | Standing::Open(Open::Queued)) => {

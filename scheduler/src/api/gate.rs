@@ -28,17 +28,19 @@ pub struct Caller {
     pub by: String,
     /// Whose jobs are meant, if that is said.
     tenant: Option<String>,
+    /// The key by which they ask; none = none is needed.
+    key: Option<String>,
 }
 
 impl Caller {
     /// Somebody who runs the installation, in this very process.
     pub fn operator(by: &str) -> Self {
-        Caller { reach: Reach::Everyone, role: Role::Operate, by: by.to_owned(), tenant: None }
+        Caller { reach: Reach::Everyone, role: Role::Operate, by: by.to_owned(), tenant: None, key: None }
     }
 
     fn of(key: &ApiKey) -> Self {
         let by = format!("{} ({})", key.label, key.id);
-        Caller { reach: key.reach.clone(), role: key.role, by, tenant: None }
+        Caller { reach: key.reach.clone(), role: key.role, by, tenant: None, key: Some(key.id.clone()) }
     }
 
     /// With the tenant that the request names.
@@ -65,6 +67,17 @@ impl Caller {
     pub fn tenant(&self) -> Result<&str, Problem> {
         let problem = || Problem::parameter(TENANT_HEADER, "this key opens every tenant: name one by this header");
         self.tenant.as_deref().ok_or_else(problem)
+    }
+
+    /// Whether what was opened when the request came still is: its key may be revoked while it lasts.
+    ///
+    /// # Errors
+    /// When it is, or keys cannot be checked.
+    pub(super) async fn still_may(&self, api: &Api) -> Result<(), Problem> {
+        match &self.key {
+            Some(key) => api.keys.is_in_force(key).await,
+            None => Ok(()),
+        }
     }
 
     /// Whether what concerns all tenants is open.

@@ -47,7 +47,7 @@ pub(super) async fn import(api: Arc<Api>, caller: &Caller, request: Request) -> 
     if !is_dry {
         api.clock.check().map_err(|off| OperationError::Clock("import".into(), off))?;
     }
-    let import = Import { api, tenant, by: caller.by.clone(), is_dry, shards };
+    let import = Import { api, tenant, caller: caller.clone(), is_dry, shards };
     let lines = Lines {
         body: request.into_body().into_data_stream().boxed(),
         held: BytesMut::new(),
@@ -63,7 +63,7 @@ pub(super) async fn import(api: Arc<Api>, caller: &Caller, request: Request) -> 
 struct Import {
     api: Arc<Api>,
     tenant: String,
-    by: String,
+    caller: Caller,
     is_dry: bool,
     shards: Shards,
 }
@@ -190,6 +190,7 @@ type Answer = (&'static str, Value);
 impl Import {
     /// Does some lines, and answers each, in order.
     async fn take(&self, lines: &[Line]) -> Result<Vec<Answer>, Problem> {
+        self.caller.still_may(&self.api).await?;
         let mut answers: Vec<Option<Answer>> = lines.iter().map(|_| None).collect();
         let mut asked: Vec<(usize, JobKey)> = Vec::new();
         let mut seen: HashMap<JobKey, u64> = HashMap::new();
@@ -278,11 +279,11 @@ impl Import {
         let api = &self.api;
         let world = Timetable { shards: &self.shards, zones: &api.zones };
         if self.is_dry {
-            let made = Job::create(spec.clone(), api.now(), &world, None, String::new(), &self.by);
+            let made = Job::create(spec.clone(), api.now(), &world, None, String::new(), &self.caller.by);
             let made = made.map_err(|error| OperationError::Refused(spec.key.to_string(), error))?;
             return Ok(("created", Some(Box::new(made))));
         }
-        match create_missing_job(&*api.ports.jobs, &*api.clock, &world, spec.clone(), &self.by).await? {
+        match create_missing_job(&*api.ports.jobs, &*api.clock, &world, spec.clone(), &self.caller.by).await? {
             Created::New(job) => Ok(("created", Some(job))),
             // The answer to an earlier line, or to this one, was lost.
             Created::Same(job) | Created::Before(job) => Ok(("same", Some(job))),
@@ -290,7 +291,7 @@ impl Import {
                 let detail = "has no firing left: the job was not made";
                 Err(Problem::fields(vec![FieldProblem::new("/schedule", detail)]))
             }
-            Created::Different => {
+            Created::Different | Created::Erased => {
                 let found = api.ports.jobs.get_many(std::slice::from_ref(&spec.key)).await?.remove(&spec.key);
                 match found {
                     Some(JobRead::Job(job)) if job.state == JobState::Cancelled => Ok(("cancelled", None)),
@@ -311,13 +312,13 @@ impl Import {
         let world = Timetable { shards: &self.shards, zones: &api.zones };
         let edit = Change::Edit(Box::new(spec));
         if self.is_dry {
-            let changed = there.change(&edit, api.now(), &world, String::new(), &self.by);
+            let changed = there.change(&edit, api.now(), &world, String::new(), &self.caller.by);
             return match changed.map_err(|error| OperationError::NotAllowed(key.to_string(), error))? {
                 punctual_core::job::Changed::Same => Ok(("same", Some(Box::new(there.clone())))),
                 punctual_core::job::Changed::To(job) => Ok(("changed", Some(job))),
             };
         }
-        match change_job(&*api.ports.jobs, &*api.clock, &world, key, &edit, None, &self.by).await? {
+        match change_job(&*api.ports.jobs, &*api.clock, &world, key, &edit, None, &self.caller.by).await? {
             Outcome::Changed(job) => Ok(("changed", Some(job))),
             Outcome::Same(job) => Ok(("same", Some(job))),
             Outcome::Missing | Outcome::Conflict { .. } => Ok(("cancelled", None)),

@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_core::ports::{Attended, PageToken, place_in_attention};
+use punctual_core::ports::{Attended, PageToken, RowRead, UnreadableRow, place_in_attention};
 use punctual_core::retry::OutcomeClass;
 use punctual_core::run::{RunId, RunRow};
 use serde_json::{Value, json};
@@ -52,16 +52,28 @@ struct Filter {
 
 impl Filter {
     fn covers(&self, row: &RunRow) -> bool {
-        let id = row.id.job_key.id();
-        // A prefix that is an id means that job, and no other that begins so.
-        let is_under =
-            self.prefix.is_empty() || id == self.prefix || (self.prefix.ends_with('/') && id.starts_with(&self.prefix));
         let ended = row.completed_at.unwrap_or(row.due_at);
-        is_under
+        self.is_over(row.id.job_key.id())
             && self.status.as_deref().is_none_or(|status| status == row.status.as_str())
             && self.class.as_deref().is_none_or(|class| class_of(row).is_some_and(|of| of.as_str() == class))
             && self.ended_before.is_none_or(|before| ended <= before)
             && self.ended_after.is_none_or(|after| ended >= after)
+    }
+
+    /// A prefix that is an id means that job, and no other that begins so.
+    fn is_over(&self, id: &str) -> bool {
+        self.prefix.is_empty() || id == self.prefix || (self.prefix.ends_with('/') && id.starts_with(&self.prefix))
+    }
+
+    /// Whether a row is meant, or may be: of one that cannot be read nothing is known but what its key says.
+    fn covers_read(&self, tenant: &str, read: &RowRead) -> bool {
+        let row = match read {
+            RowRead::Row(row) => return self.covers(row),
+            RowRead::Unreadable(row) => row,
+        };
+        let job = row.id.rsplit_once(':').map_or(row.id.as_str(), |(job, _)| job);
+        let id = job.strip_prefix(tenant).and_then(|job| job.strip_prefix('/')).unwrap_or_default();
+        *self == Filter { prefix: self.prefix.clone(), ..Filter::default() } && self.is_over(id)
     }
 
     /// Names the listing, for cursors.
@@ -102,7 +114,10 @@ pub(super) async fn list(api: &Api, caller: &Caller, request: Request) -> Result
     let mut items = Vec::new();
     for _ in 0..PAGES_LOOKED_THROUGH {
         let found = api.ports.history.attention(tenant, after, limit - items.len()).await?;
-        items.extend(found.rows.iter().filter(|row| filter.covers(row)).map(letter));
+        items.extend(found.rows.iter().filter(|read| filter.covers_read(tenant, read)).map(|read| match read {
+            RowRead::Row(row) => letter(row),
+            RowRead::Unreadable(row) => view::unreadable_run(row),
+        }));
         after = found.next;
         if after.is_none() || items.len() >= limit {
             break;
@@ -245,9 +260,12 @@ async fn replay_one(api: &Api, caller: &Caller, run: &RunId, is_dry: bool) -> Re
             return Ok(("stands", json!({"replay": latest.run_key.as_str(), "status": status})));
         }
         Ok(ReplayPlan::Nothing(Replay::Missing | Replay::Enqueued(_))) => return Ok(("missing", json!({}))),
-        Err(error @ (OperationError::NotAllowed(..) | OperationError::Input(..) | OperationError::Unreadable(..))) => {
-            return Ok(("refused", json!({"detail": error.to_string()})));
-        }
+        Err(
+            error @ (OperationError::NotAllowed(..)
+            | OperationError::Input(..)
+            | OperationError::Unreadable(..)
+            | OperationError::UnreadableRun(..)),
+        ) => return Ok(("refused", json!({"detail": error.to_string()}))),
         Err(error) => return Err(error.into()),
     };
     let key = planned.run().run_key;
@@ -277,9 +295,9 @@ async fn each(api: &Api, caller: &Caller, asked: &Asked, deed: &Deed) -> Result<
     let ends_at = api.clock.monotonic() + LONGEST_CALL;
     let (mut counts, mut items) = (BTreeMap::<&str, u64>::new(), Vec::new());
     let mut next: Option<PageToken> = None;
-    let mut tell = |run: &RunId, (word, more): Done| {
+    let mut tell = |run: &str, (word, more): Done| {
         *counts.entry(word).or_default() += 1;
-        let mut item = json!({"id": run.to_string(), "result": word});
+        let mut item = json!({"id": run, "result": word});
         if let (Some(item), Value::Object(more)) = (item.as_object_mut(), more) {
             item.extend(more);
         }
@@ -288,29 +306,37 @@ async fn each(api: &Api, caller: &Caller, asked: &Asked, deed: &Deed) -> Result<
     if let Some(runs) = &asked.runs {
         for run in runs {
             if api.clock.monotonic() >= ends_at {
-                tell(run, ("left", json!({"detail": "the call took too long: ask for it again"})));
+                tell(&run.to_string(), ("left", json!({"detail": "the call took too long: ask for it again"})));
                 continue;
             }
-            let is_letter = api.ports.runs.get(run).await?.is_some_and(|row| row.status.has_letter());
-            let done = if is_letter { do_one(api, caller, asked, deed, run).await? } else { ("missing", json!({})) };
-            tell(run, done);
+            let done = match api.ports.history.row(run).await? {
+                Some(RowRead::Row(row)) if row.status.has_letter() => do_one(api, caller, asked, deed, run).await?,
+                Some(RowRead::Unreadable(row)) => unreadable(&row),
+                Some(RowRead::Row(_)) | None => ("missing", json!({})),
+            };
+            tell(&run.to_string(), done);
         }
         return Ok(told(asked, counts, items, None));
     }
-    let (mut after, mut done) = (asked.after.clone(), 0);
+    let (mut after, mut done, mut looked_at) = (asked.after.clone(), 0, 0);
     'pages: loop {
         let found = api.ports.history.attention(tenant, after.clone(), PAGE).await?;
-        for row in &found.rows {
-            if done >= asked.most || api.clock.monotonic() >= ends_at {
+        for read in &found.rows {
+            // However slow the store is, each call gets on.
+            if done >= asked.most || (looked_at > 0 && api.clock.monotonic() >= ends_at) {
                 next = after;
                 break 'pages;
             }
-            if asked.filter.covers(row) {
-                let outcome = do_one(api, caller, asked, deed, &row.id).await?;
-                tell(&row.id, outcome);
+            if asked.filter.covers_read(tenant, read) {
+                let outcome = match read {
+                    RowRead::Row(row) => do_one(api, caller, asked, deed, &row.id).await?,
+                    RowRead::Unreadable(row) => unreadable(row),
+                };
+                tell(&read.id(), outcome);
                 done += 1;
             }
-            after = Some(place_in_attention(row));
+            looked_at += 1;
+            after = Some(place_in_attention(read));
         }
         after = found.next;
         if after.is_none() {
@@ -319,6 +345,10 @@ async fn each(api: &Api, caller: &Caller, asked: &Asked, deed: &Deed) -> Result<
     }
     let next = next.map(|token| ask::cursor(&listing, &token));
     Ok(told(asked, counts, items, next))
+}
+
+fn unreadable(row: &UnreadableRow) -> Done {
+    ("refused", json!({"detail": format!("this version cannot read it: {}", row.problem)}))
 }
 
 fn told(asked: &Asked, counts: BTreeMap<&str, u64>, items: Vec<Value>, next: Option<String>) -> Response {

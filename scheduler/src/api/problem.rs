@@ -228,6 +228,11 @@ impl From<OperationError> for Problem {
                 let detail = "the job is there, but in a form that this version cannot read";
                 Problem::conflict("unreadable", detail)
             }
+            OperationError::UnreadableRun(run, reason) => {
+                tracing::error!(run.id = run, reason, "a row cannot be read");
+                let detail = format!("the row of run {run} is there, but in a form that this version cannot read");
+                Problem::conflict("unreadable", detail)
+            }
             OperationError::Busy(_) => Problem::unavailable("the job is being changed by others: ask again"),
             OperationError::Store(_, error) => error.into(),
             OperationError::Clock(_, off) => {

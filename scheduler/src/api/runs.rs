@@ -4,27 +4,31 @@ use super::ask::{self, Query, answer, none_wrong};
 use super::document;
 use super::fields::Fields;
 use super::gate::Caller;
-use super::jobs::{find, key_of, page};
+use super::jobs::{PAGE_BYTES, find, key_of, page};
 use super::problem::{FieldProblem, Problem};
 use super::state::Api;
 use super::view;
 use crate::listing::instant;
 use crate::next;
+use crate::operations::OperationError;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::job::{Job, JobKey, VERSIONS_KEPT};
-use punctual_core::ports::{Attended, JobRead, PageToken, RowSpan, VERSIONS};
+use punctual_core::ports::{Attended, JobRead, PageToken, RowRead, RowSpan, VERSIONS};
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::{Schedule, parse_moment};
 use punctual_core::spread::Spread;
+use punctual_core::zone::Zones;
 use serde_json::{Map, Value, json};
 
 /// The most firings that are shown.
 const MOST_FIRINGS: u64 = 1_000;
 /// The firings that are shown where nothing else is asked for.
 const FIRINGS: u64 = 10;
+/// The most firings that are counted to find where a limited series stands at another time.
+const MOST_COUNTED: u32 = 10_000;
 
 /// Lists a job's runs.
 pub(super) async fn list(api: &Api, caller: &Caller, id: &str, request: Request) -> Result<Response, Problem> {
@@ -40,7 +44,11 @@ pub(super) async fn list(api: &Api, caller: &Caller, id: &str, request: Request)
     let (limit, after) = (query.limit()?, query.cursor(&listing)?);
     let job = find(api, &key).await?;
     let rows = api.ports.history.rows(&key, span, after, limit).await?;
-    let items = rows.rows.iter().map(|row| Value::Object(view::run(row))).collect();
+    let items = rows.rows.iter().map(|read| match read {
+        RowRead::Row(row) => Value::Object(view::run(row)),
+        RowRead::Unreadable(row) => view::unreadable_run(row),
+    });
+    let items = items.collect();
     let mut shown = page(items, &listing, rows.next.as_ref());
     shown["next_run_at"] = json!(job.next_scheduled_at.map(instant));
     Ok(answer(StatusCode::OK, &shown))
@@ -70,14 +78,20 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     Query::of(&request, &[])?;
     let run = run_of(caller, id, run)?;
-    let row = api.ports.runs.get(&run).await?;
-    let row = row.ok_or_else(|| Problem::missing(format!("there is no run {run}, or it has no row yet")))?;
+    let row = match api.ports.history.row(&run).await? {
+        Some(RowRead::Row(row)) => row,
+        Some(RowRead::Unreadable(row)) => return Err(OperationError::UnreadableRun(row.id, row.problem).into()),
+        None => return Err(Problem::missing(format!("there is no run {run}, or it has no row yet"))),
+    };
+    let job = api.ports.jobs.get_many(std::slice::from_ref(&run.job_key)).await?.remove(&run.job_key);
+    let next = job.as_ref().and_then(JobRead::job).and_then(|job| job.next_scheduled_at);
     let mut shown = view::run(&row);
     let note = match row.status.has_letter() {
         true => api.ports.history.attended(&run).await?,
         false => None,
     };
     shown.insert("attended".into(), note.as_ref().map_or(Value::Null, attended));
+    shown.insert("next_run_at".into(), json!(next.map(instant)));
     Ok(answer(StatusCode::OK, &Value::Object(shown)))
 }
 
@@ -97,10 +111,16 @@ pub(super) async fn next_firings(api: &Api, caller: &Caller, id: &str, request: 
     let (schedule, spread) = (&job.spec.schedule, job.spec.spread.as_ref());
     // What is owed comes first: the job stands there.
     let stands = job.next_scheduled_at.map(|next| next - TimeDelta::seconds(1));
-    let from = after.or(stands).unwrap_or_else(|| api.now());
     let limited = Schedule { max_runs: job.runs_left.or(schedule.max_runs), ..schedule.clone() };
-    let firings = match (job.next_scheduled_at, after) {
-        (None, _) => Vec::new(),
+    // The runs that are left of a series are those from there on.
+    let after = if limited.max_runs.is_some() { after.max(after.and(stands)) } else { after };
+    let from = after.or(stands).unwrap_or_else(|| api.now());
+    let firings = match (job.next_scheduled_at, after, limited.max_runs) {
+        (None, ..) => Vec::new(),
+        (Some(next), Some(after), Some(left)) if after >= next => {
+            let left = left_after(&limited, next, after, left, &api.zones)?;
+            next::json(&Schedule { max_runs: Some(left), ..limited }, spread, after, count as usize, &api.zones)
+        }
         _ => next::json(&limited, spread, from, count as usize, &api.zones),
     };
     let shown = json!({
@@ -108,6 +128,26 @@ pub(super) async fn next_firings(api: &Api, caller: &Caller, id: &str, request: 
         "next_run_at": job.next_scheduled_at.map(instant),
     });
     Ok(answer(StatusCode::OK, &shown))
+}
+
+/// How many firings of `left`, the first of which is at `next`, are left after another instant.
+fn left_after(
+    schedule: &Schedule,
+    next: DateTime<Utc>,
+    after: DateTime<Utc>,
+    left: u32,
+    zones: &Zones,
+) -> Result<u32, Problem> {
+    let before = next - TimeDelta::seconds(1);
+    let firings =
+        std::iter::successors(schedule.next_after(before, zones), |firing| schedule.next_firing(firing, zones));
+    let until_then = firings.take(left.min(MOST_COUNTED + 1) as usize);
+    let used = until_then.take_while(|firing| firing.at <= after).count() as u32;
+    if used > MOST_COUNTED {
+        let detail = format!("lies more than {MOST_COUNTED} firings ahead, and those of a limited series are counted");
+        return Err(Problem::parameter("after", detail));
+    }
+    Ok(left.saturating_sub(used))
 }
 
 /// Shows when a schedule would fire.
@@ -180,7 +220,7 @@ pub(super) async fn changes(api: &Api, caller: &Caller, id: &str, request: Reque
     let first = last.saturating_sub(limit - 1).max(1);
     let mut versions = api.ports.jobs.versions(&key, first.saturating_sub(1).max(1)..=last).await?;
     versions.insert(job.version, JobRead::Job(job.clone()));
-    let mut items = Vec::new();
+    let (mut items, mut bytes, mut next) = (Vec::new(), 0, (first > 1).then(|| PageToken(first.to_string())));
     for number in (first..=last).rev() {
         let of_this_life = |number: u64| match versions.get(&number) {
             Some(JobRead::Job(version)) => Some(&**version),
@@ -188,9 +228,14 @@ pub(super) async fn changes(api: &Api, caller: &Caller, id: &str, request: Reque
         };
         let Some(after) = of_this_life(number) else { continue };
         let before = number.checked_sub(1).and_then(of_this_life);
-        items.push(change(caller, before, after));
+        let item = change(caller, before, after);
+        bytes += ask::length_in_answer(&item);
+        items.push(item);
+        if bytes >= PAGE_BYTES && number > first {
+            next = Some(PageToken(number.to_string()));
+            break;
+        }
     }
-    let next = (first > 1).then(|| PageToken(first.to_string()));
     let mut shown = page(items, &listing, next.as_ref());
     shown["next_run_at"] = json!(job.next_scheduled_at.map(instant));
     shown["kept_days"] = json!(VERSIONS_KEPT.as_secs() / 86_400);

@@ -130,6 +130,13 @@ impl Keys {
         keys.holder(text).cloned().ok_or_else(wrong)
     }
 
+    /// Whether the key of this id is not revoked.
+    pub(super) async fn is_in_force(&self, id: &str) -> Result<(), Problem> {
+        let keys = self.at_most(KEYS_READ_EVERY).await?;
+        let is_there = keys.keys.iter().any(|key| key.id == id && key.revoked_at.is_none());
+        is_there.then_some(()).ok_or_else(|| Problem::unauthenticated("the key was revoked meanwhile"))
+    }
+
     fn known(&self) -> Known {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

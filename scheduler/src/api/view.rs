@@ -6,7 +6,7 @@ use super::state::Api;
 use crate::listing::{instant, segment_count};
 use chrono::{DateTime, SecondsFormat, Utc};
 use punctual_core::job::{Job, JobKey};
-use punctual_core::ports::JobRead;
+use punctual_core::ports::{JobRead, UnreadableRow};
 use punctual_core::run::RunRow;
 use serde_json::{Map, Value, json};
 
@@ -48,6 +48,12 @@ pub(super) fn read(api: &Api, caller: &Caller, key: &JobKey, read: &JobRead) -> 
             json!({"id": key.id(), "tenant": key.tenant(), "state": "unreadable", "error": reason, "next_run_at": null})
         }
     }
+}
+
+/// A run whose row cannot be read.
+pub(super) fn unreadable_run(row: &UnreadableRow) -> Value {
+    let run = row.id.rsplit_once(':').map_or(row.id.as_str(), |(_, run)| run);
+    json!({"id": row.id, "run": run, "status": "unreadable", "error": row.problem})
 }
 
 /// An instant to the millisecond.

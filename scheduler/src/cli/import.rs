@@ -76,6 +76,9 @@ pub struct ImportArgs {
     /// Cancel them.
     #[arg(long)]
     pub cancel_gone: bool,
+    /// Show what would be done, with the tenant's other jobs in the forecast. All of them are read for that.
+    #[arg(long, conflicts_with = "yes")]
+    pub with_stored: bool,
     /// Import what can be taken although some lines are wrong.
     #[arg(long)]
     pub skip_refused: bool,

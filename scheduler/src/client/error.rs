@@ -94,6 +94,28 @@ impl ClientError {
         }
     }
 
+    /// Whether what was asked may have been done all the same.
+    pub(super) fn leaves_open(&self) -> bool {
+        match self {
+            ClientError::Lost(_) => true,
+            ClientError::Refused(Refusal { status, .. }) | ClientError::Strange(status, _) => status.is_server_error(),
+            ClientError::Setting(_) | ClientError::Unreachable(_) => false,
+        }
+    }
+
+    /// The same, where an earlier try may have been done: then its own work stands in the way of a repeat.
+    pub(super) fn after_a_lost_answer(self) -> Self {
+        let may_be_own_work = [StatusCode::NOT_FOUND, StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED];
+        match self {
+            ClientError::Refused(refusal) if may_be_own_work.contains(&refusal.status) => {
+                let detail =
+                    format!("{}; the answer to a first try was lost: this may be its own work", refusal.detail);
+                ClientError::Refused(Refusal { detail, ..refusal })
+            }
+            error => error,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             ClientError::Refused(refusal) => refusal.retry_after,

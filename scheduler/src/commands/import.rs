@@ -22,7 +22,7 @@ const SHOWN: usize = 20;
 pub(super) async fn import(asker: &Asker, args: ImportArgs) -> Result<(), CommandError> {
     let source = Source::of(&args, asker.is_far())?;
     let client = asker.client_allowing(&args.webhook_allow).await?;
-    let is_look = args.dry_run || (!args.yes && std::io::stdout().is_terminal());
+    let is_look = args.dry_run || args.with_stored || (!args.yes && std::io::stdout().is_terminal());
     let (now, zones) = (client.now(), &*asker.zones);
     let bar = progress(None, "read");
     let plan = plan::plan(&client, &source, now, zones, is_look, &bar).await;

@@ -157,23 +157,22 @@ pub(super) async fn requeue_one(asker: &Asker, args: ReplayArgs) -> Result<(), C
 pub(super) async fn audit(asker: &Asker, args: AuditArgs) -> Result<(), CommandError> {
     let client = asker.client().await?;
     let grace = seconds("grace", Some(&args.grace))?.unwrap_or_default();
-    let from = args.from.clone();
-    // The end is the same for each call, whenever that is made.
-    let to = args.to.clone().unwrap_or_else(|| listing::instant(client.now()));
+    // By the first call: the others go on over the same span.
+    let (from, to) = (args.from.clone(), args.to.clone());
     let (mut sums, mut requeued, mut jobs, mut unreadable) = (Sums::default(), 0, 0, 0);
     let mut cursor: Option<String> = None;
     loop {
         let ask = if args.requeue {
-            let mut body = json!({"to": to, "grace_s": grace});
-            for (name, value) in [("prefix", &args.prefix), ("from", &from), ("cursor", &cursor)] {
+            let mut body = json!({"grace_s": grace});
+            for (name, value) in [("prefix", &args.prefix), ("from", &from), ("to", &to), ("cursor", &cursor)] {
                 if let Some(value) = value {
                     body[name] = json!(value);
                 }
             }
             Ask::post("/v1/audit/requeue").json(&body).repeatable()
         } else {
-            let mut ask = Ask::get("/v1/audit").query("to", &to).query("grace_s", grace).query("show", &args.show);
-            for (name, value) in [("prefix", &args.prefix), ("from", &from), ("cursor", &cursor)] {
+            let mut ask = Ask::get("/v1/audit").query("grace_s", grace).query("show", &args.show);
+            for (name, value) in [("prefix", &args.prefix), ("from", &from), ("to", &to), ("cursor", &cursor)] {
                 if let Some(value) = value {
                     ask = ask.query(name, value);
                 }

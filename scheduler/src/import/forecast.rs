@@ -3,14 +3,16 @@
 //!
 //! Decides which minutes are too full, how long they take, and whether a spread window would help. Jobs come one after the
 //! other and none is kept: a forecast grows with the targets that have a limit, not with jobs. Never reads a clock or asks a
-//! store; what other jobs bring is not in it.
+//! store; jobs that are there already are in it if they are told to it.
 
 mod show;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::job::JobSpec;
+use punctual_core::payload::Handler;
 use punctual_core::priority::Priority;
 use punctual_core::schedule::{Schedule, Timing};
+use punctual_core::spread::Spread;
 use punctual_core::target::Target;
 use punctual_core::zone::Zones;
 use std::collections::{BTreeMap, HashMap};
@@ -34,11 +36,43 @@ pub struct Forecast<'a> {
     from: DateTime<Utc>,
     limit_of: Box<LimitOf<'a>>,
     jobs: u64,
+    /// Jobs that are there already.
+    there: u64,
     all: Vec<u64>,
     limited: BTreeMap<Target, Series>,
     /// By handler.
     unlimited: BTreeMap<&'static str, u64>,
     memo: Memo,
+}
+
+/// What is counted of a job.
+#[derive(Clone, Debug)]
+pub struct Counted<'a> {
+    /// When it fires.
+    pub schedule: &'a Schedule,
+    /// Over which window.
+    pub spread: Option<&'a Spread>,
+    /// How soon its runs must start.
+    pub priority: Priority,
+    /// Whom they call.
+    pub target: Target,
+    /// By which handler.
+    pub handler: Handler,
+    /// Where it stands; none = it begins with what comes first from now on.
+    pub next: Option<DateTime<Utc>>,
+}
+
+impl<'a> From<&'a JobSpec> for Counted<'a> {
+    fn from(spec: &'a JobSpec) -> Self {
+        Counted {
+            schedule: &spec.schedule,
+            spread: spec.spread.as_ref(),
+            priority: spec.priority,
+            target: spec.payload.target(),
+            handler: spec.payload.handler(),
+            next: None,
+        }
+    }
 }
 
 /// What falls due for one target.
@@ -90,6 +124,7 @@ impl<'a> Forecast<'a> {
             from: DateTime::from_timestamp(minutes * 60, 0).expect("a minute later is a time as well"),
             limit_of: Box::new(limit_of),
             jobs: 0,
+            there: 0,
             all: vec![0; MINUTES],
             limited: BTreeMap::new(),
             unlimited: BTreeMap::new(),
@@ -100,20 +135,34 @@ impl<'a> Forecast<'a> {
     /// Counts a job that is made now. What is due before the first minute counts in it.
     pub fn add(&mut self, spec: &JobSpec, zones: &Zones) {
         self.jobs += 1;
-        let target = spec.payload.target();
+        self.count(spec.into(), zones);
+    }
+
+    /// Counts a job that is there already, from now on.
+    pub fn add_there(&mut self, job: Counted<'_>, zones: &Zones) {
+        self.there += 1;
+        self.count(job, zones);
+    }
+
+    fn count(&mut self, job: Counted<'_>, zones: &Zones) {
+        let Counted { schedule, spread, priority, target, handler, next } = job;
         let series = match self.limited.get_mut(&target) {
             Some(series) => Some(series),
             None => (self.limit_of)(&target)
                 .map(|limit_per_s| self.limited.entry(target).or_insert_with(|| Series::new(limit_per_s))),
         };
-        let offset_s = spec.spread.as_ref().map_or(0, |spread| spread.offset().num_seconds());
-        let is_movable = spec.spread.is_none() && spec.priority != Priority::Urgent;
+        let offset_s = spread.map_or(0, |spread| spread.offset().num_seconds());
+        let is_movable = spread.is_none() && priority != Priority::Urgent;
         let until = self.from + TimeDelta::minutes(MINUTES as i64);
-        let firings = self.memo.firings(&spec.schedule, self.now, until, zones);
+        let firings = match next.filter(|next| *next < self.now) {
+            // What it owes, or what its window moves beyond now.
+            Some(next) => &Firings::of(schedule, next - TimeDelta::seconds(1), until, zones),
+            None => self.memo.firings(schedule, self.now, until, zones),
+        };
         let minute = |at: &i64| usize::try_from((at + offset_s - self.from.timestamp()).div_euclid(60)).unwrap_or(0);
         let minutes = firings.at.iter().map(minute).filter(|minute| *minute < MINUTES);
         let Some(series) = series else {
-            let due = self.unlimited.entry(spec.payload.handler().as_str()).or_default();
+            let due = self.unlimited.entry(handler.as_str()).or_default();
             minutes.for_each(|minute| {
                 self.all[minute] += 1;
                 *due += 1;

@@ -2,7 +2,7 @@
 //!
 //! Decides what a line of a file says: a job, or what is wrong and what to write instead. Each kind of file is an iterator of
 //! [`Line`]s that holds one line at a time, and a fingerprint and a number of each line before it ([`Seen`]); a file is read
-//! once to be checked and once to be sent. [`forecast`] says what the jobs will come to. A problem says where something is
+//! once to be checked and once to be sent. [`forecast`] says what the jobs will come to, beside those that are [`stored`]. A problem says where something is
 //! wrong and what was expected, never what was found: where columns are shifted, any of them may hold a phone number, a
 //! text or a password.
 
@@ -11,6 +11,7 @@ mod csv;
 pub mod forecast;
 mod ndjson;
 mod raw;
+pub mod stored;
 
 pub use self::csv::{CsvLines, read_jobs};
 pub use ndjson::NdjsonLines;

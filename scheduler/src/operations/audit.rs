@@ -3,11 +3,12 @@
 
 use super::{OperationError, insist};
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_core::audit::{Auditor, Inquiry, Instant, Summary, Version};
+use punctual_core::audit::{Auditor, Covers, Inquiry, Instant, Summary, Version};
 use punctual_core::clock::Clock;
 use punctual_core::error::PortError;
 use punctual_core::job::{Job, JobKey};
-use punctual_core::ports::{BATCH, JobRead, Ports, RowSpan, VERSIONS};
+use punctual_core::payload::Payload;
+use punctual_core::ports::{BATCH, JobRead, PageToken, Ports, RowPage, RowRead, RowSpan, UnreadableRow, VERSIONS};
 use punctual_core::run::{RunKey, RunRow, SkipReason};
 use punctual_core::steering::Steering;
 use punctual_core::zone::Zones;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// Rows read at a time.
 const PAGE: usize = 200;
+/// Instants that are looked at, at most, before an audit may end and go on later.
+const INSTANTS_OF_A_STEP: i64 = 10_000;
 /// Rows before the span that are looked through at a time for one whose range may reach into it, and how often: runs by hand
 /// and replays may lie in between.
 const ROWS_BEFORE: usize = 50;
@@ -31,43 +34,123 @@ pub struct Span {
     pub grace: Duration,
 }
 
+/// What an audit came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audited {
+    /// How the instants stand that were looked at.
+    pub summary: Summary,
+    /// The first instant that was not looked at any more; none = the whole span was.
+    pub left_from: Option<DateTime<Utc>>,
+}
+
+/// What an audit goes by.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// Versions and rows.
+    pub ports: &'a Ports,
+    /// When it is asked.
+    pub now: DateTime<Utc>,
+    /// The zone rules.
+    pub zones: &'a Zones,
+    /// The holds in force.
+    pub steering: &'a Steering,
+    /// Whether it is to end, to go on later. Asked between steps, each of which is of some thousand instants at most.
+    pub is_over: &'a (dyn Fn() -> bool + Sync),
+}
+
 /// Holds what was due of a job against its rows; `tell` hears of each instant, in order.
 ///
 /// # Errors
-/// When the store still fails after several tries, or a version cannot be read.
+/// When the store still fails after several tries, or a version or a row cannot be read.
 pub async fn audit_job(
-    ports: &Ports,
-    now: DateTime<Utc>,
-    zones: &Zones,
-    steering: &Steering,
+    sources: Sources<'_>,
     job: &Job,
     span: Span,
     tell: &mut (dyn FnMut(&Instant) + Send),
-) -> Result<Summary, OperationError> {
+) -> Result<Audited, OperationError> {
+    let Sources { ports, now, zones, steering, is_over } = sources;
     let key = &job.spec.key;
-    let failed = |error| OperationError::Store(key.to_string(), error);
     let former = versions_of(ports, job, span.from).await?;
     let mut versions: Vec<Version<'_>> = former.iter().map(|job| Version { job, since: job.updated_at }).collect();
     versions.push(Version { job, since: job.updated_at });
     let is_held = steering.hold(key.tenant(), job.spec.priority, &job.spec.payload.target()).is_some();
     let Span { from, to, grace } = span;
-    let mut auditor = Auditor::new(Inquiry { versions: &versions, from, to, now, grace, is_held, zones });
-    let first = auditor.from();
-    if let Some(before) = row_before(ports, key, first).await.map_err(failed)? {
-        auditor.row(&before, tell);
+    let whole = Inquiry { versions: &versions, from, to, now, grace, is_held, zones };
+    let step = step_of(&versions);
+    let mut summary = Summary::default();
+    // Nothing behind that was due.
+    let end = to.min(now + TimeDelta::seconds(2));
+    let mut from = from;
+    let mut covers = None;
+    loop {
+        let to = from.checked_add_signed(step).map_or(end, |to| to.min(end));
+        let (of_step, left) = audit_step(ports, key, Inquiry { from, to, ..whole }, covers, tell).await?;
+        summary.add(&of_step);
+        if to >= end {
+            return Ok(Audited { summary, left_from: None });
+        }
+        if is_over() {
+            return Ok(Audited { summary, left_from: Some(to) });
+        }
+        (from, covers) = (to, Some(left));
     }
-    let span = RowSpan::between(first, to.min(now) + TimeDelta::seconds(1));
+}
+
+/// A span in which no version of a job fires more often than [`INSTANTS_OF_A_STEP`].
+fn step_of(versions: &[Version<'_>]) -> TimeDelta {
+    let intervals = versions.iter().filter_map(|version| version.job.spec.schedule.shortest_interval_s());
+    intervals.min().map_or(TimeDelta::MAX, |shortest_s| TimeDelta::seconds(shortest_s.max(1) * INSTANTS_OF_A_STEP))
+}
+
+/// Looks at a part of the span, going on behind the part before it, if there was one.
+async fn audit_step(
+    ports: &Ports,
+    key: &JobKey,
+    asked: Inquiry<'_>,
+    covers: Option<Covers>,
+    tell: &mut (dyn FnMut(&Instant) + Send),
+) -> Result<(Summary, Covers), OperationError> {
+    let (now, to) = (asked.now, asked.to);
+    let mut auditor = match covers {
+        Some(covers) => Auditor::after(covers, asked),
+        None => {
+            let mut auditor = Auditor::new(asked);
+            if let Some(before) = row_before(ports, key, auditor.from()).await? {
+                auditor.row(&before, tell);
+            }
+            auditor
+        }
+    };
+    let span = RowSpan::between(auditor.from(), to.min(now) + TimeDelta::seconds(1));
     let mut after = None;
     loop {
-        let page = insist(|| ports.history.rows(key, span, after.clone(), PAGE)).await.map_err(failed)?;
-        for row in &page.rows {
-            auditor.row(row, tell);
+        let page = rows_of(ports, key, span, after, PAGE).await?;
+        for read in &page.rows {
+            match read {
+                RowRead::Row(row) => auditor.row(row, tell),
+                RowRead::Unreadable(row) => return Err(unreadable(row)),
+            }
         }
         after = page.next;
         if after.is_none() {
-            return Ok(auditor.finish(tell));
+            return Ok(auditor.finish_part(tell));
         }
     }
+}
+
+async fn rows_of(
+    ports: &Ports,
+    key: &JobKey,
+    span: RowSpan,
+    after: Option<PageToken>,
+    limit: usize,
+) -> Result<RowPage, OperationError> {
+    let page = insist(|| ports.history.rows(key, span, after.clone(), limit)).await;
+    page.map_err(|error| OperationError::Store(key.to_string(), error))
+}
+
+fn unreadable(row: &UnreadableRow) -> OperationError {
+    OperationError::UnreadableRun(row.id.clone(), row.problem.clone())
 }
 
 /// The versions that a job had before this one, without a gap, the oldest first: as far back as to the one that was in force
@@ -84,8 +167,10 @@ async fn versions_of(ports: &Ports, job: &Job, from: DateTime<Utc>) -> Result<Ve
         for number in (first..behind).rev() {
             match kept.remove(&number) {
                 _ if since <= from => break,
-                Some(JobRead::Job(version)) => {
+                Some(JobRead::Job(mut version)) => {
                     since = version.updated_at;
+                    // Nothing is asked of it, and it may be most of what many versions take.
+                    version.spec.payload = Payload::Unread(version.spec.payload.handler());
                     former.push(*version);
                 }
                 Some(JobRead::Unreadable(reason)) => {
@@ -109,14 +194,19 @@ async fn versions_of(ports: &Ports, job: &Job, from: DateTime<Utc>) -> Result<Ve
 
 /// The last scheduled row before an instant that stands for a firing: if it stands for a range, that may reach into what
 /// follows.
-async fn row_before(ports: &Ports, key: &JobKey, at: DateTime<Utc>) -> Result<Option<RunRow>, PortError> {
+async fn row_before(ports: &Ports, key: &JobKey, at: DateTime<Utc>) -> Result<Option<RunRow>, OperationError> {
     let span = RowSpan { newest_first: true, ..RowSpan::between(DateTime::UNIX_EPOCH, at) };
     let stands = |row: &RunRow| row.id.run_key.is_scheduled() && !row.reason.is_some_and(SkipReason::is_void);
     let mut after = None;
     for _ in 0..PAGES_BEFORE {
-        let page = insist(|| ports.history.rows(key, span, after.clone(), ROWS_BEFORE)).await?;
-        if let Some(row) = page.rows.into_iter().find(stands) {
-            return Ok(Some(row));
+        let page = rows_of(ports, key, span, after, ROWS_BEFORE).await?;
+        for read in page.rows {
+            match read {
+                RowRead::Row(row) if stands(&row) => return Ok(Some(*row)),
+                RowRead::Row(_) => {}
+                RowRead::Unreadable(row) if row.may_be_scheduled() => return Err(unreadable(&row)),
+                RowRead::Unreadable(_) => {}
+            }
         }
         after = page.next;
         if after.is_none() {

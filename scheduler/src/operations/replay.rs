@@ -8,7 +8,7 @@ use super::{OperationError, insist, read};
 use punctual_core::clock::Clock;
 use punctual_core::error::PortError;
 use punctual_core::message::Message;
-use punctual_core::ports::{Attended, JobRead, Ports};
+use punctual_core::ports::{Attended, JobRead, Ports, RowRead};
 use punctual_core::priority::Priority;
 use punctual_core::run::{RunId, RunRow, RunStatus};
 use punctual_core::zone::Zones;
@@ -111,8 +111,12 @@ pub async fn plan_replay(
 }
 
 async fn row_of(ports: &Ports, run: &RunId) -> Result<Option<RunRow>, OperationError> {
-    let row = insist(|| ports.runs.get(run)).await;
-    row.map_err(|error| OperationError::Store(run.job_key.to_string(), error))
+    let read = insist(|| ports.history.row(run)).await;
+    match read.map_err(|error| OperationError::Store(run.job_key.to_string(), error))? {
+        Some(RowRead::Row(row)) => Ok(Some(*row)),
+        Some(RowRead::Unreadable(row)) => Err(OperationError::UnreadableRun(row.id, row.problem)),
+        None => Ok(None),
+    }
 }
 
 /// Makes a replay that was decided.

@@ -78,7 +78,7 @@ pub async fn put_job(
                 Created::Same(_) | Created::Before(_) if expected.is_new => return Ok(Upsert::Exists),
                 Created::Same(job) | Created::Before(job) => return Ok(Upsert::Same(job)),
                 // Somebody else made another one meanwhile.
-                Created::Different => continue,
+                Created::Different | Created::Erased => continue,
             }
         };
         // Edited as it was read: what became of it meanwhile is looked at anew.

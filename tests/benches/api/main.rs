@@ -38,6 +38,9 @@ struct Args {
     /// Jobs that are imported.
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=10_000_000))]
     jobs: u32,
+    /// Keep the stack's tables on disk, and not in memory as the stack does where nothing is said.
+    #[arg(long)]
+    on_disk: bool,
     /// What cargo says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -101,10 +104,10 @@ struct Api {
 }
 
 impl Api {
-    async fn start() -> anyhow::Result<Self> {
+    async fn start(on_disk: bool) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let stack =
-            Stack::start(StackConfig { data: Some(folder.path().join("tables.db")), ..StackConfig::default() })?;
+        let data = on_disk.then(|| folder.path().join("tables.db"));
+        let stack = Stack::start(StackConfig { data, ..StackConfig::default() })?;
         let launcher = Launcher { settings: stack.exports(), logs: folder.path().to_owned() };
         launcher.punctual(&["setup"]).await?;
         let words = ["keys", "add", "--tenant", "bank", "--role", "write", "--label", "bench"];
@@ -177,7 +180,7 @@ fn main() -> ExitCode {
 }
 
 async fn measure(args: Args) -> anyhow::Result<()> {
-    let mut api = Api::start().await?;
+    let mut api = Api::start(args.on_disk).await?;
     let (create, get) = steady(&api, &args).await?;
     create.show("create");
     get.show("get");

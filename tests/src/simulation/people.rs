@@ -151,7 +151,7 @@ impl Request {
         Ok(match made {
             Created::New(job) => Answer::Done { version: job.version, generation: job.generation },
             Created::Same(_) | Created::Before(_) => Answer::Nothing,
-            Created::Different => Answer::Refused("another job is there".into()),
+            Created::Different | Created::Erased => Answer::Refused("another job is there".into()),
             Created::Over => Answer::Refused("its schedule is over".into()),
         })
     }

@@ -1,10 +1,14 @@
 //! The audit: what was due by the calendar against the rows, and what is missing enqueued again.
 
 use super::{bill, town};
-use punctual_core::run::RunStatus;
+use async_trait::async_trait;
+use punctual_core::job::JobKey;
+use punctual_core::ports::{Attended, PageToken, PortResult, Ports, RowPage, RowRead, RowSpan, RunHistory};
+use punctual_core::run::{RunId, RunStatus};
 use punctual_tests::desk::Desk;
 use punctual_tests::{Town, at, run_of};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const SPAN: &str = "from=2026-10-05T03:13:00Z&to=2026-10-05T03:23:00Z";
@@ -92,4 +96,109 @@ async fn a_job_is_audited_by_what_it_said_at_each_time() {
     let late = desk.ask("GET", "/v1/audit?from=2026-01-01T00:00:00Z", None).await;
     assert_eq!((late.status, late.pointers()), (422, vec!["from"]), "what is kept no more is not vouched for");
     assert_eq!(desk.ask("GET", "/v1/audit?prefix=c-9/ping", None).await.status, 404);
+}
+
+/// Rows that come slowly.
+struct Slow(Arc<dyn RunHistory>);
+
+#[async_trait]
+impl RunHistory for Slow {
+    async fn rows(&self, key: &JobKey, span: RowSpan, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.0.rows(key, span, after, limit).await
+    }
+
+    async fn row(&self, id: &RunId) -> PortResult<Option<RowRead>> {
+        self.0.row(id).await
+    }
+
+    async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
+        self.0.attention(tenant, after, limit).await
+    }
+
+    async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool> {
+        self.0.attend(id, note).await
+    }
+
+    async fn attended(&self, id: &RunId) -> PortResult<Option<Attended>> {
+        self.0.attended(id).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_that_takes_long_ends_within_a_job_and_goes_on_there() {
+    let (mut town, desk) = town().await;
+    // A listing is in parts: in each of them some ids come before the long job's and some behind it.
+    let others: Vec<String> = (0..9).flat_map(|n| [format!("a-{n}/ping"), format!("d-{n}/ping")]).collect();
+    let all = others.iter().map(|id| (id.as_str(), "60s")).chain([("c-1/tick", "1s")]);
+    for (id, interval) in all {
+        let mut document = bill(id);
+        document["schedule"] = json!({"every": interval, "from": "2026-10-05T03:13:28Z"});
+        document["payload"] = json!({"handler": "noop"});
+        let made = desk.ask("POST", "/v1/jobs", Some(&document)).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+    }
+    town.start_scheduler("s");
+    town.start_worker("w");
+    let last = run_of("c-1/tick", at(8 + 11_000));
+    assert!(town.until(11_100, |world| world.row(&last).is_some_and(|row| row.has_ended())).await);
+    for lost in [60, 9_960, 10_800] {
+        town.world.forget_row(&run_of("c-1/tick", at(8 + lost)));
+    }
+    for id in &others {
+        town.world.forget_row(&run_of(id, at(8 + 600)));
+    }
+    let unreadable = run_of("d-8/ping", at(8 + 1_200));
+    town.world.make_row_unreadable(&unreadable);
+    let span = "from=2026-10-05T03:13:00Z&to=2026-10-05T06:16:00Z&grace_s=0&show=missing";
+    let at_once = audit(&desk, span).await;
+    let summary = &at_once["summary"];
+    assert_eq!((&at_once["jobs"], &at_once["next_cursor"]), (&json!(18), &Value::Null));
+    assert_eq!((&summary["missing"], &at_once["unreadable"]), (&json!(20), &json!(1)), "{summary}");
+    assert_eq!(at_once["items"].as_array().map(Vec::len), Some(20));
+
+    let ports = town.world.ports();
+    let slow = Ports { history: Arc::new(Slow(ports.history.clone())), ..ports };
+    let slow = Desk::on(&town, slow, 1_000).await.with_key(&desk.key);
+    let (mut jobs, mut unreadable, mut calls, mut due, mut cursor) = (0, 0, 0, 0, String::new());
+    let mut items = Vec::new();
+    loop {
+        let began = town.clock.monotonic();
+        let found = audit(&slow, &format!("{span}{cursor}")).await;
+        assert!(town.clock.monotonic() - began < Duration::from_secs(90), "it ends after one step too many at most");
+        calls += 1;
+        jobs += found["jobs"].as_u64().unwrap_or_default();
+        unreadable += found["unreadable"].as_u64().unwrap_or_default();
+        due += found["summary"]["due"].as_u64().unwrap_or_default();
+        items.extend(found["items"].as_array().cloned().unwrap_or_default());
+        match found["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let in_order = |items: &[Value]| {
+        let mut items: Vec<String> = items.iter().map(Value::to_string).collect();
+        items.sort();
+        items
+    };
+    assert_eq!((jobs, unreadable, json!(due)), (18, 1, summary["due"].clone()), "in {calls} calls");
+    assert_eq!(in_order(&items), in_order(at_once["items"].as_array().expect("items")));
+    assert!(calls > 1, "it was one call");
+    let wrong = desk.ask("GET", &format!("/v1/audit?{}{cursor}", span.replace("03:13", "03:12")), None).await;
+    assert_eq!((wrong.status, wrong.pointers()), (400, vec!["cursor"]), "a cursor is of its own span");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_read_leaves_its_job_unaudited_and_hides_no_other() {
+    let (town, desk) = with_ten_runs().await;
+    let odd = run_of("c-1/ping", at(8 + 180));
+    town.world.make_row_unreadable(&odd);
+    let found = audit(&desk, SPAN).await;
+    assert_eq!((&found["jobs"], &found["unreadable"], &found["summary"]["due"]), (&json!(1), &json!(1), &json!(10)));
+    let runs = desk.ask("GET", "/v1/jobs/c-1%2Fping/runs?limit=500", None).await;
+    let items = runs.json["items"].as_array().cloned().unwrap_or_default();
+    let unreadable: Vec<&Value> = items.iter().filter(|run| run["status"] == "unreadable").collect();
+    assert_eq!((runs.status, unreadable.len()), (200, 1), "{}", runs.text);
+    assert_eq!((&unreadable[0]["id"], &unreadable[0]["run"]), (&json!(odd.to_string()), &json!(odd.run_key.as_str())));
+    assert!(items.len() >= 10);
 }

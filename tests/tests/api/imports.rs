@@ -2,6 +2,8 @@
 
 use super::{bill, town};
 use axum::body::{Body, Bytes};
+use futures::StreamExt;
+use futures::stream;
 use punctual_core::job::{JobKey, JobState};
 use punctual_core::memory::{Fault, FaultPlan, Faults, Point};
 use punctual_tests::desk::{Answer, Desk};
@@ -142,4 +144,29 @@ async fn what_was_cancelled_while_a_file_was_read_stays_cancelled() {
     assert_eq!(words(&import(&desk, "", &[changed]).await), ["cancelled"]);
     let job = town.world.job(&JobKey::new("bank", "a").expect("a valid key")).expect("it is there");
     assert_eq!(job.state, JobState::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_revoked_while_its_import_streams_opens_no_further() {
+    let (town, desk) = town().await;
+    let lines = |from: usize| -> Bytes {
+        (from..from + 200).map(|n| format!("{}\n", bill(&format!("c-{n}")))).collect::<String>().into()
+    };
+    let (control, now) = (town.world.ports().control, town.clock.now());
+    let rest = async move {
+        let keys = control.api_keys().await.expect("keys can be read");
+        let ids: Vec<String> = keys.keys.iter().map(|key| key.id.clone()).collect();
+        let revision = keys.revision;
+        let none = ids.iter().fold(keys, |keys, id| keys.without(id, now).unwrap_or(keys));
+        control.change_api_keys(revision, &none).await.expect("keys can be written");
+        // So long a revoked key may still open.
+        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        Ok::<_, std::io::Error>(lines(200))
+    };
+    let body = stream::iter([Ok(lines(0))]).chain(stream::once(rest));
+    let cut = send(&desk, "", Body::from_stream(body)).await;
+    assert_eq!(summary(&cut), json!({"complete": false, "dry_run": false, "counts": {"created": 200, "failed": 1}}));
+    let failed = &cut.lines()[200];
+    assert_eq!((&failed["line"], &failed["problem"]["status"]), (&json!(201), &json!(401)), "{failed}");
+    assert_eq!(town.world.jobs().len(), 200);
 }

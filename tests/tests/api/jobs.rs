@@ -67,6 +67,9 @@ async fn creating_twice_with_one_idempotency_key_makes_one_job_and_another_body_
     assert_eq!(desk.ask("POST", &format!("{path}/cancel"), None).await.status, 200);
     assert_eq!(create(&unnamed).await.json["state"], "cancelled", "a repeat does not make it again");
     assert_eq!(town.world.jobs().len(), 1);
+    assert_eq!(desk.ask("DELETE", &path, None).await.status, 200);
+    let erased = create(&unnamed).await;
+    assert_eq!((erased.status, &erased.json["type"]), (409, &json!("urn:punctual:problem:job-erased")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,4 +328,54 @@ async fn firings_to_come_are_shown_for_a_job_and_for_a_schedule_alone() {
     assert_eq!(preview.json["next_run_at"], "2026-03-08T07:00:00Z");
     let wrong = desk.ask("POST", "/v1/schedules/preview", Some(&json!({"schedule": {"cron": "x"}, "count": 0}))).await;
     assert_eq!((wrong.status, wrong.pointers()), (422, vec!["/schedule/cron"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_series_is_counted_to_the_time_that_is_asked_about() {
+    let (_town, desk) = town().await;
+    let mut document = bill("c-1");
+    document["schedule"]["max_runs"] = json!(5);
+    desk.ask("POST", "/v1/jobs", Some(&document)).await;
+    for (after, first, count) in [
+        ("2026-10-01T00:00:00Z", Some("2026-10-05T03:30:00Z"), 5),
+        ("2026-10-05T03:30:00Z", Some("2026-10-06T03:30:00Z"), 4),
+        ("2026-10-07T03:30:00Z", Some("2026-10-08T03:30:00Z"), 2),
+        ("2026-10-09T03:30:00Z", None, 0),
+        ("2027-10-09T03:30:00Z", None, 0),
+    ] {
+        let next = desk.ask("GET", &format!("/v1/jobs/c-1/next?after={after}"), None).await;
+        let firings = next.json["firings"].as_array().expect("firings");
+        assert_eq!(
+            (firings.len(), firings.first().and_then(|one| one["scheduled_at"].as_str())),
+            (count, first),
+            "{after}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_long_jobs_is_no_longer_than_a_function_may_answer() {
+    let (_town, desk) = town().await;
+    let long = "x".repeat(16_000);
+    let line = |n| {
+        let payload = json!({"handler": "webhook", "url": "https://hooks.example.com/", "body": {"text": long}});
+        json!({"id": format!("c-{n}"), "schedule": {"every": "24h"}, "payload": payload})
+    };
+    let lines: String = (0..450).map(|n| format!("{}\n", line(n))).collect();
+    let auth = format!("Bearer {}", desk.key);
+    let headers = [("authorization", auth.as_str()), ("content-type", "application/x-ndjson")];
+    let made = desk.send("POST", "/v1/jobs/import", lines.into(), &headers).await;
+    assert!(made.text.contains("\"created\":450"), "{}", made.lines().last().expect("a line"));
+    let (mut ids, mut cursor) = (BTreeSet::new(), String::new());
+    loop {
+        let page = desk.ask("GET", &format!("/v1/jobs?limit=500{cursor}"), None).await;
+        assert!(page.text.len() < 6_000_000, "{} bytes", page.text.len());
+        let items = page.json["items"].as_array().expect("items");
+        assert!(items.iter().all(|item| ids.insert(item["id"].to_string())));
+        match page.json["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(ids.len(), 450);
 }

@@ -142,3 +142,29 @@ async fn what_is_dropped_is_listed_no_more_and_says_who_and_why() {
     let again = drop(json!({"runs": [dead_run("c-1/bill").to_string()], "why": "they paid again"})).await;
     assert_eq!(again.json["counts"], json!({"stands": 1}), "the first note stays");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_cannot_be_read_is_shown_as_one_and_stops_no_other() {
+    let (town, desk) = with_dead(&["c-1/bill", "c-2/bill"]).await;
+    let odd = dead_run("c-1/bill");
+    town.world.make_row_unreadable(&odd);
+    let list = async |query: &str| desk.ask("GET", &format!("/v1/dead-letters{query}"), None).await;
+    let all = list("").await;
+    assert_eq!((all.status, ids_of(&all.json).len()), (200, 2), "{}", all.text);
+    let shown = all.json["items"].as_array().expect("items").iter().find(|item| item["status"] == "unreadable");
+    assert_eq!(shown.map(|item| &item["id"]), Some(&json!(odd.to_string())));
+    for (query, expected) in [("?prefix=c-1/", 1), ("?prefix=c-2/", 1), ("?prefix=c-3/", 0), ("?status=dead", 1)] {
+        assert_eq!(ids_of(&list(query).await.json).len(), expected, "{query}");
+    }
+    let replay = async |body: Value| desk.ask("POST", "/v1/dead-letters/replay", Some(&body)).await;
+    let both = [odd.to_string(), "bank/c-9/bill:1791171000".to_owned()];
+    assert_eq!(replay(json!({"runs": both})).await.json["counts"], json!({"refused": 1, "missing": 1}));
+    // One at a time: each is told once.
+    let first = replay(json!({"limit": 1})).await;
+    let rest = replay(json!({"cursor": first.json["next_cursor"]})).await;
+    let told = [ids_of(&first.json), ids_of(&rest.json)].concat();
+    assert_eq!(told.len(), 2, "{} {}", first.text, rest.text);
+    assert!(told.contains(&odd.to_string()) && told.contains(&dead_run("c-2/bill").to_string()));
+    let shown = desk.ask("GET", &format!("/v1/jobs/c-1%2Fbill/runs/{}", odd.run_key), None).await;
+    assert_eq!((shown.status, &shown.json["type"]), (409, &json!("urn:punctual:problem:unreadable")), "{}", shown.text);
+}

@@ -460,6 +460,19 @@ proptest! {
         let (instants, _) = audit(history.asked(&versions, part.0, part.0 + part.1), &rows);
         let of_part: Vec<_> = expected.iter().filter(|(s, _)| within(*s)).cloned().collect();
         prop_assert_eq!(told(&instants), of_part);
+        // Two parts, one after the other, are the whole.
+        let (mut told_in_parts, mut sum, mut covers) = (Vec::new(), Summary::default(), Covers::default());
+        for (from, to) in [(-1_000, part.0), (part.0, part.0 + part.1), (part.0 + part.1, 100_000)] {
+            let mut auditor = Auditor::after(covers, history.asked(&versions, from, to));
+            let mut tell = |instant: &Instant| told_in_parts.push(*instant);
+            let at = |row: &&RunRow| row.id.run_key.instant().map_or(0, second);
+            rows.iter().filter(|row| from <= at(row) && at(row) <= to).for_each(|row| auditor.row(row, &mut tell));
+            let (of_part, left) = auditor.finish_part(&mut tell);
+            sum.add(&of_part);
+            covers = left;
+        }
+        prop_assert_eq!(told(&told_in_parts), expected.clone());
+        prop_assert_eq!(&sum, &summary);
         // The first versions are forgotten.
         let known = &versions[known.min(versions.len() - 1)..];
         let asked = history.asked(known, -1_000, 100_000);

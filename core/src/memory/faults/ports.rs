@@ -11,7 +11,7 @@ use crate::payload::Handler;
 use crate::ports::{
     Advance, Attended, Beat, Call, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage,
     JobRead, JobStore, JobsUnder, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf,
-    ReportStore, RowPage, RowSpan, RunHistory, RunQueue, RunStore, SendResult, ShareStore,
+    ReportStore, RowPage, RowRead, RowSpan, RunHistory, RunQueue, RunStore, SendResult, ShareStore,
 };
 use crate::priority::Priority;
 use crate::rate::Shares;
@@ -152,6 +152,11 @@ impl RunHistory for Faulty<dyn RunHistory> {
     async fn rows(&self, key: &JobKey, span: RowSpan, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
         let (port, key) = (self.port.clone(), key.clone());
         self.faults.call("history.rows", async move { port.rows(&key, span, after, limit).await }).await
+    }
+
+    async fn row(&self, id: &RunId) -> PortResult<Option<RowRead>> {
+        let (port, id) = (self.port.clone(), id.clone());
+        self.faults.call("history.row", async move { port.row(&id).await }).await
     }
 
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {

@@ -15,7 +15,7 @@ const PROBLEMS: [(u16, &str, &str, &[&str]); 13] = [
         409,
         "Conflict",
         "What is there does not allow it.",
-        &["job-exists", "idempotency-key-reused", "state", "unreadable", "not-scheduled", "not-missing"],
+        &["job-exists", "job-erased", "idempotency-key-reused", "state", "unreadable", "not-scheduled", "not-missing"],
     ),
     (412, "Changed", "Somebody else changed it first, or a condition does not hold.", &["changed", "precondition"]),
     (413, "TooLarge", "The body is too long.", &["too-large"]),

@@ -20,7 +20,8 @@ pub(super) fn all() -> Map<String, Value> {
     put("Attempt", attempt());
     put("Run", run(false));
     put("RunInFull", run(true));
-    put("Runs", page(reference("Run"), json!({"next_run_at": instant("When the job fires next.")})));
+    put("UnreadableRun", unreadable_run());
+    put("Runs", page(run_or_unreadable("Run"), json!({"next_run_at": instant("When the job fires next.")})));
     put("Firing", firing());
     put("NextFirings", next_firings());
     put("Preview", preview());
@@ -215,6 +216,19 @@ fn unreadable() -> Value {
         "id": text("The id."), "tenant": text("Whose it is."), "state": {"type": "string", "const": "unreadable"},
         "error": text("What cannot be read of it by this version."), "next_run_at": {"type": "null"},
     }))
+}
+
+fn unreadable_run() -> Value {
+    all_of(json!({
+        "id": text("What the row's key says."), "run": text("The part of it behind the job."),
+        "status": {"type": "string", "const": "unreadable"},
+        "error": text("What cannot be read of it by this version."),
+    }))
+}
+
+/// A run of this form, or one that cannot be read.
+pub(super) fn run_or_unreadable(form: &str) -> Value {
+    json!({"anyOf": [reference(form), reference("UnreadableRun")]})
 }
 
 fn many() -> Value {

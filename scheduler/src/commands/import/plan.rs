@@ -1,7 +1,7 @@
 //! What a file comes to, before anything of it is done.
 
 use super::super::CommandError;
-use super::super::ask::{Pages, asked};
+use super::super::ask::{Pages, asked, progress};
 use super::super::jobs::listed;
 use super::super::steer::limits;
 use super::SHOWN;
@@ -11,6 +11,7 @@ use crate::api::{LARGEST_PAGE, path_of};
 use crate::client::{Ask, Client};
 use crate::cost::{self, Counting};
 use crate::import::forecast::Forecast;
+use crate::import::stored::Stored;
 use crate::import::{Line, fingerprint};
 use crate::listing::{limit_of, said};
 use axum::http::StatusCode;
@@ -198,7 +199,7 @@ pub(super) async fn plan(
         refused: 0,
         problems: BTreeMap::new(),
         notes: BTreeMap::new(),
-        named: source.gone_under.as_ref().map(|_| HashSet::new()),
+        named: (source.gone_under.is_some() || (is_look && source.with_stored)).then(HashSet::new),
         outlook,
     };
     let mut tally = Tally::default();
@@ -216,7 +217,11 @@ pub(super) async fn plan(
             page.into_iter().for_each(|id| gone.add(id));
         }
     }
-    let outlook = reading.outlook.map(|(forecast, counting)| {
+    let mut outlook = reading.outlook;
+    if let Some((forecast, _)) = outlook.as_mut().filter(|_| source.with_stored) {
+        add_stored(client, source, &named, forecast, now, zones).await?;
+    }
+    let outlook = outlook.map(|(forecast, counting)| {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let (load, _) = counting.load();
         format!("{}\n\n{}", forecast.text(columns.unwrap_or(COLUMNS)), cost::in_a_line(&load, &Prices::default()))
@@ -231,6 +236,28 @@ pub(super) async fn plan(
         named,
         outlook,
     })
+}
+
+/// Counts the jobs that are there and that the file does not name.
+async fn add_stored(
+    client: &Client,
+    source: &Source,
+    named: &HashSet<u64>,
+    forecast: &mut Forecast<'_>,
+    now: DateTime<Utc>,
+    zones: &Zones,
+) -> Result<(), CommandError> {
+    let bar = progress(None, "read of those that are there");
+    let mut pages = Pages::of(client, listed(Some(&source.tenant), None, None));
+    while let Some(page) = pages.next(LARGEST_PAGE).await? {
+        let others = page.iter().filter(|job| !named.contains(&fingerprint(&said(job, "id"))));
+        for job in others.filter_map(|job| Stored::of(job, now, zones)) {
+            forecast.add_there(job.counted(), zones);
+        }
+        bar.inc(page.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 fn gone_pages<'a>(client: &'a Client, tenant: &str, prefix: &str) -> Pages<'a> {

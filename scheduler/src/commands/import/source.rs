@@ -33,6 +33,8 @@ pub(super) struct Source {
     window_s: Option<u32>,
     /// Jobs whose ids begin so and that the file does not name are gone.
     pub(super) gone_under: Option<String>,
+    /// The tenant's other jobs count in the forecast.
+    pub(super) with_stored: bool,
 }
 
 impl Source {
@@ -77,7 +79,16 @@ impl Source {
             allowed: args.webhook_allow.parse().map_err(|e| bad(format!("PUNCTUAL_WEBHOOK_ALLOW: {e}")))?,
         };
         let window_s = spread.map(|spread| spread.window_s);
-        Ok(Source { path: args.file.clone(), name, format, tenant, crontab, window_s, gone_under })
+        Ok(Source {
+            path: args.file.clone(),
+            name,
+            format,
+            tenant,
+            crontab,
+            window_s,
+            gone_under,
+            with_stored: args.with_stored,
+        })
     }
 
     /// Its lines, from the first on.

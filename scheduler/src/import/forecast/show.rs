@@ -37,8 +37,15 @@ impl Forecast<'_> {
         let peaks = self.peaks();
         let due: u64 = self.all.iter().sum();
         let from = self.from.format("%Y-%m-%d %H:%M");
-        let mut text =
-            format!("{} jobs; {} runs fall due in the 24 hours from {from} UTC on\n", count(self.jobs), count(due));
+        let there = match self.there {
+            0 => String::new(),
+            there => format!(" and {} that are there", count(there)),
+        };
+        let mut text = format!(
+            "{} jobs{there}; {} runs fall due in the 24 hours from {from} UTC on\n",
+            count(self.jobs),
+            count(due)
+        );
         if due > 0 {
             text += &format!("\n{}\n", self.chart_of(width, &peaks));
         }
@@ -76,7 +83,7 @@ impl Forecast<'_> {
             })
         });
         json!({
-            "from": instant(self.from), "jobs": self.jobs, "due": self.all.iter().sum::<u64>(),
+            "from": instant(self.from), "jobs": self.jobs, "there": self.there, "due": self.all.iter().sum::<u64>(),
             "hours": hours.collect::<Vec<_>>(), "limited": limited.collect::<Vec<_>>(), "unlimited": self.unlimited,
             "peaks": peaks.collect::<Vec<_>>(),
         })

@@ -42,6 +42,23 @@ fn due(jobs: &[(u64, JobSpec)]) -> Vec<(usize, u64)> {
 }
 
 #[test]
+fn what_a_job_that_is_there_owes_or_moves_beyond_now_counts() {
+    let spec = job("every 24h from 2026-12-01T05:15:00Z");
+    // Half past five: its quarter past has gone by, its run of today is to start within an hour of that.
+    let spread = punctual_core::spread::Spread { key: "c-1".into(), window_s: 3_600 };
+    let offset_min = spread.offset().num_minutes();
+    let there =
+        Counted { spread: Some(&spread), next: Some("2026-12-01T05:15:00Z".parse().unwrap()), ..(&spec).into() };
+    let mut forecast = Forecast::new(NOW.parse().unwrap(), sms_only);
+    forecast.add_there(there, &Zones::embedded());
+    let due: Vec<usize> = (0..MINUTES).filter(|minute| forecast.all[*minute] > 0).collect();
+    // The first minute is 05:31.
+    let today = usize::try_from(offset_min - 16).unwrap_or(0);
+    assert_eq!(due.first(), Some(&today), "{due:?}");
+    assert!(forecast.text(80).contains("0 jobs and 1 that are there"), "{}", forecast.text(80));
+}
+
+#[test]
 fn each_firing_of_the_next_day_counts_in_its_minute() {
     // The first minute is 05:31.
     assert_eq!(due(&[(2, job("cron 0 9 * * *"))]), [(209, 2)]);

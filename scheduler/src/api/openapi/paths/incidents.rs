@@ -1,7 +1,9 @@
 //! What the routes for incidents take and answer: dead letters, and the audit.
 
 use super::super::operation::{Operation, in_path, in_query, reference};
-use super::super::shown::{all_of, count, instant, page, run, run_key, some_text, sure, text, words};
+use super::super::shown::{
+    all_of, count, instant, page, run, run_key, run_or_unreadable, some_text, sure, text, words,
+};
 use super::{INCIDENTS, cursor, id, limit};
 use serde_json::{Map, Value, json};
 
@@ -74,7 +76,7 @@ pub(super) fn drop_letters() -> Operation {
 pub(super) fn audit() -> Operation {
     let shown = json!({"type": "string", "enum": ["missing", "problems", "all"]});
     Operation::new(INCIDENTS, "audit", "Hold the calendar against the rows")
-        .says("Every instant that was due by the calendar, by what each job said at that time: succeeded, failed, skipped, dead, indeterminate, open, or missing, where no row shows what became of it. A call ends after a while, and gives a `next_cursor` to go on from; its counts are of its own part.")
+        .says("Every instant that was due by the calendar, by what each job said at that time: succeeded, failed, skipped, dead, indeterminate, open, or missing, where no row shows what became of it. A call ends after 20 s, within a job if need be, and gives a `next_cursor` to go on from; its counts are of its own part.")
         .with(in_query("prefix", PREFIX, json!({"type": "string", "maxLength": 128, "pattern": "^([A-Za-z0-9._-][A-Za-z0-9._/-]*)?$"})))
         .with(in_query("from", FROM, moment()))
         .with(in_query("to", TO, moment()))
@@ -110,7 +112,7 @@ pub(in super::super) fn schemas() -> Map<String, Value> {
     let mut all = Map::new();
     let mut put = |name: &str, schema: Value| all.insert(name.to_owned(), schema);
     put("DeadLetter", letter());
-    put("DeadLetters", page(reference("DeadLetter"), json!({})));
+    put("DeadLetters", page(run_or_unreadable("DeadLetter"), json!({})));
     let pace =
         json!({"type": "integer", "minimum": 1, "maximum": 1_000, "default": 50, "description": "Replays a second."});
     put("ReplayInput", letters_input(json!({"per_second": pace}), &[]));
@@ -245,7 +247,7 @@ fn audit_answer(more: Value) -> Value {
             json!({
                 "from": sure(instant("From when on.")), "to": sure(instant("Until when.")),
                 "grace_s": count("The grace that was given, in seconds."), "jobs": count("Jobs that were looked at."),
-                "unreadable": count("Jobs that this version cannot read: nothing is known of them."),
+                "unreadable": count("Jobs of which this version cannot read all: themselves, a former version, a row. Nothing else of them is counted."),
                 "summary": reference("AuditSummary"),
                 "items_cut": {"type": "boolean", "description": "Whether a job has more instants than are named."},
             }),

@@ -1,6 +1,9 @@
 //! The operator's commands as they are started, over both ways to the API: by HTTP with a key, and within the command on the
 //! store.
 
+mod incidents;
+mod retries;
+
 use anyhow::{Context, ensure};
 use punctual_core::ports::JobsUnder;
 use punctual_localstack::gateway::GatewayConfig;
@@ -30,15 +33,14 @@ type Settings<'a> = Vec<(&'static str, &'a str)>;
 
 impl Town {
     async fn start() -> anyhow::Result<Self> {
-        let local = Local::start(PROGRAM, GatewayConfig::default(), &[("USER", "ann")]).await?;
+        Self::with(GatewayConfig::default()).await
+    }
+
+    async fn with(gateway: GatewayConfig) -> anyhow::Result<Self> {
+        let local = Local::start(PROGRAM, gateway, &[("USER", "ann")]).await?;
         local.punctual(&["setup"]).await?;
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?.to_string();
-        drop(listener);
-        let api = local.start_process("api", SCHEDULER, &["api", "--listen", &address])?;
-        let is_up = async || Ok(tokio::net::TcpStream::connect(&address).await.is_ok());
-        eventually("the API listens", PATIENCE, is_up).await?;
-        Ok(Town { local, api, url: format!("http://{address}"), folder: tempfile::tempdir()? })
+        let (api, url) = local.start_api("api", &[]).await?;
+        Ok(Town { local, api, url, folder: tempfile::tempdir()? })
     }
 
     async fn key(&self, tenant: &str, role: &str) -> anyhow::Result<String> {
@@ -276,6 +278,13 @@ async fn files() -> anyhow::Result<()> {
     ensure!(refused.contains("line 3, column phone") && !refused.contains("0770"), "{refused}");
     let skipped = town.ends(&settings, 3, &format!("jobs import {wrong} --tenant bank --skip-refused")).await?;
     ensure!(skipped.contains("1 jobs made") && skipped.contains("1 line was refused"), "{skipped}");
+
+    // Beside what the file brings, what is there: 41 jobs at nine, of which the file names 40.
+    let look = format!("jobs import {csv} --tenant bank --dry-run");
+    let alone = town.ends(&settings, 0, &look).await?;
+    ensure!(alone.contains("40 jobs; 40 runs fall due"), "{alone}");
+    let beside = town.ends(&settings, 0, &format!("{look} --with-stored")).await?;
+    ensure!(beside.contains("40 jobs and 1 that are there; 41 runs fall due"), "{beside}");
 
     // What was written is what is there; what is left out of the file is gone.
     let all = town.folder.path().join("all.ndjson");
