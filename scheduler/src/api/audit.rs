@@ -27,6 +27,7 @@ use punctual_core::ports::{JobRead, JobsUnder, PageToken};
 use punctual_core::schedule::parse_instant;
 use punctual_core::steering::Steering;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long after it was due a run may be in a queue without a row, where nothing else is asked for.
@@ -39,8 +40,8 @@ const PAGE: usize = 10;
 const JOBS_AT_ONCE: usize = 8;
 /// Instants that one call names, of one job.
 const MOST_NAMED_OF_A_JOB: usize = 1_000;
-/// Instants of one job that one call enqueues again; a repeat goes on when these have their rows.
-const MOST_REQUEUED_OF_A_JOB: usize = 10_000;
+/// Instants of one job from which on a call that enqueues them again looks no further.
+const ENOUGH_MISSING_OF_A_JOB: usize = 5_000;
 /// Instants that one call names, before it ends with a cursor.
 const MOST_NAMED: usize = 5_000;
 /// A call ends after this time, and gives a cursor.
@@ -338,9 +339,13 @@ impl Call<'_> {
         let Some(from) = asked.place.from(job.spec.key.id(), asked.span.from) else { return Ok(Looked::Done) };
         let (mut named, mut missing, mut is_cut) = (Vec::new(), Vec::new(), false);
         let id = job.spec.key.id();
+        // What is to be enqueued again is in memory: behind the step that finds enough, the next call goes on.
+        let is_enough = AtomicBool::new(false);
+        let is_over = || is_over() || is_enough.load(Ordering::Relaxed);
         let mut tell = |one: &Instant| {
-            if one.standing == Standing::Missing && requeues && missing.len() < MOST_REQUEUED_OF_A_JOB {
+            if one.standing == Standing::Missing && requeues {
                 missing.push(one.scheduled_at);
+                is_enough.store(missing.len() >= ENOUGH_MISSING_OF_A_JOB, Ordering::Relaxed);
             }
             if asked.shows(&one.standing) {
                 match named.len() < MOST_NAMED_OF_A_JOB {
@@ -349,7 +354,8 @@ impl Call<'_> {
                 }
             }
         };
-        let sources = Sources { ports: &api.ports, now: asked.now, zones: &api.zones, steering, is_over };
+        let (ports, zones, is_over) = (&api.ports, &*api.zones, &is_over);
+        let sources = Sources { ports, now: asked.now, zones, steering, is_over };
         let (summary, left_from) = match audit_job(sources, job, Span { from, ..asked.span }, &mut tell).await {
             Ok(audited) => (audited.summary, audited.left_from),
             Err(OperationError::Unreadable(what, reason) | OperationError::UnreadableRun(what, reason)) => {

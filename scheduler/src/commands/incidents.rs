@@ -23,7 +23,8 @@ pub(super) async fn dead_letters(asker: &Asker, command: DeadLettersCommand) -> 
 }
 
 fn seconds(option: &str, text: Option<&str>) -> Result<Option<i64>, CommandError> {
-    text.map(parse_interval).transpose().map_err(|error| bad(format!("--{option}: {error}")))
+    let read = |text: &str| if text == "0s" { Ok(0) } else { parse_interval(text) };
+    text.map(read).transpose().map_err(|error| bad(format!("--{option}: {error}")))
 }
 
 /// What is said of which letters are meant, by the API's names.

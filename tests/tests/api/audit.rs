@@ -104,7 +104,7 @@ struct Slow(Arc<dyn RunHistory>);
 #[async_trait]
 impl RunHistory for Slow {
     async fn rows(&self, key: &JobKey, span: RowSpan, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(15)).await;
         self.0.rows(key, span, after, limit).await
     }
 
@@ -130,7 +130,7 @@ async fn an_audit_that_takes_long_ends_within_a_job_and_goes_on_there() {
     let (mut town, desk) = town().await;
     // A listing is in parts: in each of them some ids come before the long job's and some behind it.
     let others: Vec<String> = (0..9).flat_map(|n| [format!("a-{n}/ping"), format!("d-{n}/ping")]).collect();
-    let all = others.iter().map(|id| (id.as_str(), "60s")).chain([("c-1/tick", "1s")]);
+    let all = others.iter().map(|id| (id.as_str(), "24h")).chain([("c-1/tick", "60s")]);
     for (id, interval) in all {
         let mut document = bill(id);
         document["schedule"] = json!({"every": interval, "from": "2026-10-05T03:13:28Z"});
@@ -140,22 +140,20 @@ async fn an_audit_that_takes_long_ends_within_a_job_and_goes_on_there() {
     }
     town.start_scheduler("s");
     town.start_worker("w");
-    let last = run_of("c-1/tick", at(8 + 11_000));
-    assert!(town.until(11_100, |world| world.row(&last).is_some_and(|row| row.has_ended())).await);
-    for lost in [60, 9_960, 10_800] {
-        town.world.forget_row(&run_of("c-1/tick", at(8 + lost)));
+    assert!(town.until(400, |world| world.rows().values().filter(|row| row.has_ended()).count() >= 18 + 5).await);
+    town.stop().await;
+    // What fell due since stands where it was due: a week of minutes is more than one step looks at.
+    tokio::time::sleep(Duration::from_secs(8 * 86_400)).await;
+    let lost: Vec<RunId> = others.iter().map(|id| run_of(id, at(8))).chain([run_of("c-1/tick", at(8 + 60))]).collect();
+    for run in &lost {
+        town.world.forget_row(run);
     }
-    for id in &others {
-        town.world.forget_row(&run_of(id, at(8 + 600)));
-    }
-    let unreadable = run_of("d-8/ping", at(8 + 1_200));
-    town.world.make_row_unreadable(&unreadable);
-    let span = "from=2026-10-05T03:13:00Z&to=2026-10-05T06:16:00Z&grace_s=0&show=missing";
+    let span = "from=2026-10-05T03:13:00Z&to=2026-10-13T03:00:00Z&grace_s=0&show=missing";
     let at_once = audit(&desk, span).await;
     let summary = &at_once["summary"];
-    assert_eq!((&at_once["jobs"], &at_once["next_cursor"]), (&json!(18), &Value::Null));
-    assert_eq!((&summary["missing"], &at_once["unreadable"]), (&json!(20), &json!(1)), "{summary}");
-    assert_eq!(at_once["items"].as_array().map(Vec::len), Some(20));
+    assert_eq!((&at_once["jobs"], &at_once["next_cursor"]), (&json!(19), &Value::Null));
+    assert_eq!((&summary["missing"], at_once["items"].as_array().map(Vec::len)), (&json!(19), Some(19)), "{summary}");
+    assert!(summary["due"].as_u64() > Some(11_000), "{summary}");
 
     let ports = town.world.ports();
     let slow = Ports { history: Arc::new(Slow(ports.history.clone())), ..ports };
@@ -165,7 +163,7 @@ async fn an_audit_that_takes_long_ends_within_a_job_and_goes_on_there() {
     loop {
         let began = town.clock.monotonic();
         let found = audit(&slow, &format!("{span}{cursor}")).await;
-        assert!(town.clock.monotonic() - began < Duration::from_secs(90), "it ends after one step too many at most");
+        assert!(town.clock.monotonic() - began < Duration::from_secs(120), "it ends after one step too many at most");
         calls += 1;
         jobs += found["jobs"].as_u64().unwrap_or_default();
         unreadable += found["unreadable"].as_u64().unwrap_or_default();
@@ -181,7 +179,7 @@ async fn an_audit_that_takes_long_ends_within_a_job_and_goes_on_there() {
         items.sort();
         items
     };
-    assert_eq!((jobs, unreadable, json!(due)), (18, 1, summary["due"].clone()), "in {calls} calls");
+    assert_eq!((jobs, unreadable, json!(due)), (19, 0, summary["due"].clone()), "in {calls} calls");
     assert_eq!(in_order(&items), in_order(at_once["items"].as_array().expect("items")));
     assert!(calls > 1, "it was one call");
     let wrong = desk.ask("GET", &format!("/v1/audit?{}{cursor}", span.replace("03:13", "03:12")), None).await;

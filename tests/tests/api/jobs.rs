@@ -358,7 +358,7 @@ async fn a_page_of_long_jobs_is_no_longer_than_a_function_may_answer() {
     let (_town, desk) = town().await;
     let long = "x".repeat(16_000);
     let line = |n| {
-        let payload = json!({"handler": "webhook", "url": "https://hooks.example.com/", "body": {"text": long}});
+        let payload = json!({"handler": "webhook", "url": "https://hooks.example.com/", "body": format!("{{\"text\": \"{long}\"}}")});
         json!({"id": format!("c-{n}"), "schedule": {"every": "24h"}, "payload": payload})
     };
     let lines: String = (0..450).map(|n| format!("{}\n", line(n))).collect();
