@@ -70,12 +70,17 @@ fn stands_for(row: &RunRow, owed: &Owed) -> bool {
     from <= Some(owed.scheduled_at) && Some(owed.scheduled_at) <= to
 }
 
+/// A firing is missed or not as of the moment at which its job was read: its message leaves so much later, at most.
+const DECIDED_BEFORE: TimeDelta = TimeDelta::seconds(5);
+
 fn may_fire(many: Many, owed: &Owed, is_last: bool, sent_at: DateTime<Utc>) -> Result<(), String> {
     if owed.deadline.is_some_and(|deadline| sent_at > deadline) {
         return Err("it was enqueued past its deadline".into());
     }
     match many {
-        Many::None if sent_at - owed.due_at > MISSED_AFTER => Err("it was enqueued although it was missed".into()),
+        Many::None if sent_at - owed.due_at > MISSED_AFTER + DECIDED_BEFORE => {
+            Err("it was enqueued although it was missed".into())
+        }
         Many::Latest if !is_last => Err("it was enqueued although a later one was owed".into()),
         _ => Ok(()),
     }

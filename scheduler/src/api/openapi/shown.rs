@@ -294,6 +294,7 @@ pub(super) fn run(is_in_full: bool) -> Value {
             "why": some_text("Why it was left at that."),
         }));
         properties["attended"] = some(note);
+        properties["next_run_at"] = instant("When its job fires next.");
     }
     all_of(properties)
 }
