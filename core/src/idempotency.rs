@@ -35,7 +35,34 @@ pub enum Screen {
         grows: bool,
     },
     /// Nobody may drop or run it by himself: to the dead letters, with this reason.
-    DeadLetter(&'static str),
+    DeadLetter(Hopeless),
+}
+
+/// Why nothing can ever be done for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hopeless {
+    /// Its job does not exist.
+    NoJob,
+    /// It is older than rows are kept.
+    TooOld,
+}
+
+impl Hopeless {
+    /// The word for labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Hopeless::NoJob => "no_job",
+            Hopeless::TooOld => "too_old",
+        }
+    }
+
+    /// What the dead letter says.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Hopeless::NoJob => "its job does not exist",
+            Hopeless::TooOld => "it is older than the rows that would show whether it was done",
+        }
+    }
 }
 
 /// Why a message is put back.
@@ -83,7 +110,7 @@ pub fn screen(
     zones: &Zones,
 ) -> Screen {
     let Some(job) = job else {
-        return Screen::DeadLetter("its job does not exist");
+        return Screen::DeadLetter(Hopeless::NoJob);
     };
     if job.generation < message.generation {
         return Screen::PutBack { wait: JOB_OLDER_WAIT, why: PutBack::JobOlder, grows: true };
@@ -94,7 +121,7 @@ pub fn screen(
     }
     let age = (now - message.first_enqueued_at).to_std().unwrap_or_default();
     if row.is_none() && age > RETENTION {
-        return Screen::DeadLetter("it is older than the rows that would show whether it was done");
+        return Screen::DeadLetter(Hopeless::TooOld);
     }
     if job.state == JobState::Paused {
         return Screen::PutBack { wait: PAUSED_WAIT, why: PutBack::Paused, grows: true };

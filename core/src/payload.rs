@@ -38,6 +38,9 @@ pub enum Handler {
 }
 
 impl Handler {
+    /// All handlers.
+    pub const ALL: [Handler; 5] = [Handler::Sms, Handler::Email, Handler::Webhook, Handler::Queue, Handler::Noop];
+
     /// The word for tables, labels and the store.
     pub fn as_str(self) -> &'static str {
         match self {

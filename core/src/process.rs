@@ -1,6 +1,8 @@
 //! What every process of Punctual does at its edges: logs, ids, the time, the signal to stop, and how it ends.
 
 mod random;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "test-util")]
 pub use random::{forget_seed, seed};
@@ -26,7 +28,8 @@ pub const EXIT_PARTLY: u8 = 3;
 /// Sends logs to standard error: compact for a terminal, JSON with `PUNCTUAL_LOG_FORMAT=json`. `PUNCTUAL_LOG` filters,
 /// otherwise `default_filter` does, with the SDK's search for settings held at ERROR: what it does not find, we say in
 /// one line of our own. Foreign crates are held at INFO whatever the filter says: below that some of them
-/// print what they send, phone numbers included. Does nothing if logs are already set up.
+/// print what they send, phone numbers included. What cannot be written, on a full disk or to a reader that is gone, is
+/// lost, and nothing stops for it. Does nothing if logs are already set up.
 pub fn init_logs(default_filter: &str) {
     use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
     use tracing_subscriber::prelude::*;
@@ -35,6 +38,8 @@ pub fn init_logs(default_filter: &str) {
     let discreet = filter_fn(|event| event.target().starts_with("punctual") || *event.level() <= tracing::Level::INFO);
     let filter = chosen.and(discreet);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(false);
+    // It would be told on standard error, which just failed, and by a macro that panics then.
+    let lines = lines.log_internal_errors(false);
     let is_json = std::env::var("PUNCTUAL_LOG_FORMAT").is_ok_and(|format| format == "json");
     // An error means that a subscriber is there already, as in tests that run two services in one process.
     let _ = if is_json {

@@ -49,6 +49,17 @@ impl Target {
         self.0.starts_with("webhook/")
     }
 
+    /// The word for labels: the handler's, for all hosts of webhooks the same.
+    pub fn kind(&self) -> &'static str {
+        match self.0.as_str() {
+            "sms" => "sms",
+            "email" => "email",
+            "queue" => "queue",
+            "noop" => "noop",
+            _ => "webhook",
+        }
+    }
+
     /// The text used in the store, in commands and in labels.
     pub fn as_str(&self) -> &str {
         &self.0

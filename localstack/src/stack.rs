@@ -141,6 +141,8 @@ impl Stack {
             ("AWS_REGION", "us-east-1".to_owned()),
             ("AWS_ACCESS_KEY_ID", "local".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "local".to_owned()),
+            // Several processes of one machine.
+            ("PUNCTUAL_METRICS_LISTEN", "127.0.0.1:0".to_owned()),
             ("PUNCTUAL_SMS_URL", format!("{}/v1/sms", self.gateway_url())),
         ]
     }

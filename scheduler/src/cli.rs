@@ -233,6 +233,9 @@ pub struct SetupArgs {
     /// Shards of all other jobs, fixed by the first setup.
     #[arg(long, env = "PUNCTUAL_SETUP_STANDARD_SHARDS", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub standard_shards: u16,
+    /// Make the heartbeat as well: a job that does nothing every minute, and shows by that that the whole way works.
+    #[arg(long)]
+    pub heartbeat: bool,
 }
 
 /// `dispatch`.

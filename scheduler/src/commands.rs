@@ -18,6 +18,7 @@ use crate::cost::{self, Fleet, Uniform};
 use crate::dispatch::{DispatchSettings, service};
 use crate::import as files;
 use crate::next::{self, Format};
+use crate::operations::{Created, create_job};
 use crate::timetable::{Problem, window};
 use crate::{doctor, listing};
 use ask::Asker;
@@ -26,11 +27,14 @@ use punctual_core::aws::{Aws, Names, connect, schema};
 use punctual_core::clock::{AnchoredClock, Clock, SystemClock};
 use punctual_core::cost::{Load, Prices};
 use punctual_core::due::{Layout, Minute, SETTLE, Shards};
+use punctual_core::heartbeat;
 use punctual_core::job::Timetable;
 use punctual_core::lease::{LeaseId, LeaseTimes};
 use punctual_core::ports::Ports;
 use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
 use punctual_core::schedule::{parse_interval, parse_moment};
+use punctual_core::telemetry::table::Service;
+use punctual_core::telemetry::{self, Exporter};
 use punctual_core::zone::Zones;
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -74,7 +78,7 @@ pub async fn run(cli: Cli) -> Result<(), CommandError> {
     let zones = || Zones::load(tzdir.as_deref()).map_err(bad);
     let asker = || zones().map(|zones| Asker::new(names.clone(), access.clone(), zones));
     match cli.command {
-        Command::Setup(args) => setup(names, args).await,
+        Command::Setup(args) => setup(names, args, &zones()?).await,
         Command::Dispatch(args) => dispatch(names, args, zones()?).await,
         Command::Api(args) => api::serve(names, args, zones()?).await,
         Command::Keys(command) => api::keys(names, command).await,
@@ -148,7 +152,7 @@ impl Store {
     }
 }
 
-async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
+async fn setup(names: Names, args: SetupArgs, zones: &Zones) -> Result<(), CommandError> {
     let aws = open(names).await?;
     let made = schema::setup(&aws).await.map_err(failed)?;
     let ports = aws.ports();
@@ -161,6 +165,15 @@ async fn setup(names: Names, args: SetupArgs) -> Result<(), CommandError> {
     if shards != wanted {
         let Shards { urgent, standard } = shards;
         print(format_args!("the shard counts stay as they are: {urgent} urgent, {standard} standard"))?;
+    }
+    if args.heartbeat {
+        let spec = heartbeat::spec(aws.clock.now(), zones).map_err(failed)?;
+        let (key, world) = (spec.key.clone(), Timetable { shards: &shards, zones });
+        let made = create_job(&*ports.jobs, &*aws.clock, &world, spec, &user()).await.map_err(failed)?;
+        match made {
+            Created::New(_) => print(format_args!("made job {key}, which fires every minute"))?,
+            _ => print(format_args!("job {key} is there already"))?,
+        }
     }
     Ok(())
 }
@@ -195,12 +208,14 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
         look_ahead: s(args.look_ahead_s),
         ..DispatchSettings::default()
     };
-    settings.check().map_err(CommandError::BadInput)?;
+    let ((), exporter) = all_right(settings.check(), Exporter::from_env())?;
     let aws = open(names).await?;
     let ports = aws.ports();
     let layout = layout_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
     aws.clock.check().map_err(failed)?;
+    // Handles that were made before count nothing.
+    let telemetry = telemetry::install(exporter, Service::Dispatch, aws.clock.clone()).await;
     // The version shows in `punctual status`, beside the shards that this copy holds.
     let id = format!("{}+{}", process_id(&args.id), env!("CARGO_PKG_VERSION"));
     tracing::info!(scheduler.id = id, ?settings, ?layout, ?zones, "dispatch starts");
@@ -215,7 +230,19 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
         () = dispatch => {}
         () = keep_time(&*aws.clock, &*control) => {}
     }
+    telemetry.stop().await;
     Ok(())
+}
+
+/// What two checks came to, if both went well; all problems otherwise.
+fn all_right<A, B>(first: Result<A, Vec<String>>, second: Result<B, Vec<String>>) -> Result<(A, B), CommandError> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (first, second) => {
+            let problems = [first.err(), second.err()].into_iter().flatten().flatten();
+            Err(CommandError::BadInput(problems.collect()))
+        }
+    }
 }
 
 fn show_next(args: &NextArgs, zones: &Zones) -> Result<(), CommandError> {

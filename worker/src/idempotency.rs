@@ -4,7 +4,7 @@
 use crate::lease::Held;
 use crate::pipeline::{Context, Step};
 use punctual_core::clock::Stopwatch;
-use punctual_core::idempotency::{HELD_WAIT, PutBack, Screen, screen};
+use punctual_core::idempotency::{HELD_WAIT, Hopeless, PutBack, Screen, screen};
 use punctual_core::job::{Job, JobKey};
 use punctual_core::lease::Wait;
 use punctual_core::message::Message;
@@ -56,6 +56,11 @@ pub(crate) struct Screened {
 }
 
 impl Screened {
+    /// Whether a worker began it that is gone.
+    pub(crate) fn takes_over(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.status == RunStatus::Running)
+    }
+
     /// Whether attempts were made already.
     pub(crate) fn has_tried(&self) -> bool {
         self.row.as_ref().is_some_and(|row| row.attempt > 0)
@@ -139,7 +144,7 @@ pub(crate) async fn look(
                 Transition::Refused(status) => Look::Do(refused(context, row.as_ref(), status)),
             });
         }
-        (Screen::Run, None) => return Ok(Look::Do(Step::Letter { reason: "its job does not exist".into() })),
+        (Screen::Run, None) => return Ok(Look::Do(letter(Hopeless::NoJob))),
         (Screen::Void { void_gen, reason }, _) => Event::Void { void_gen, reason, takeover_grace },
         (Screen::Skip(reason), _) => Event::Skip { reason, range: None, by: SkippedBy::Worker, takeover_grace },
         (Screen::PutBack { wait, why: PutBack::NotDue, .. }, _) if wait <= SOON => return Ok(Look::Soon(wait)),
@@ -148,7 +153,7 @@ pub(crate) async fn look(
             let wait = if grows { Wait::Growing(wait) } else { Wait::For(wait) };
             return Ok(Look::Do(Step::PutBack { wait, why: why.as_str() }));
         }
-        (Screen::DeadLetter(reason), _) => return Ok(Look::Do(Step::Letter { reason: reason.into() })),
+        (Screen::DeadLetter(why), _) => return Ok(Look::Do(letter(why))),
     };
     Ok(Look::Do(match write(context, message, row, &event).await? {
         Written::Row(row) => ended(context, *row),
@@ -207,8 +212,9 @@ pub(crate) async fn begin(context: &Context, message: &Message, screened: &Scree
     let event = Event::Begin(begin_event(context, &screened.job, token));
     Ok(match write(context, message, screened.row.clone(), &event).await? {
         Written::Row(row) if row.status == RunStatus::Running => {
-            if screened.row.as_ref().is_some_and(|old| old.status == RunStatus::Running) {
+            if screened.takes_over() {
                 context.metrics.takeovers.increment(1);
+                context.metrics.lost(screened.job.spec.payload.handler());
             }
             Begun::Mine(row)
         }
@@ -280,7 +286,14 @@ pub(crate) async fn put(context: &Context, row: &RunRow) -> PortResult<Put> {
 
 fn ended(context: &Context, row: RunRow) -> Step {
     context.metrics.ended(row.status);
+    if let Some(reason) = row.reason.filter(|_| row.status == RunStatus::Skipped) {
+        context.metrics.skipped(reason);
+    }
     Step::Settle(row.status, row.error)
+}
+
+fn letter(why: Hopeless) -> Step {
+    Step::Letter { word: why.as_str(), reason: why.reason().into() }
 }
 
 fn look_later(context: &Context, at: chrono::DateTime<chrono::Utc>) -> Step {

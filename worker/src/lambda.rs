@@ -6,6 +6,7 @@
 //! begun by then is given back. What is done with is reported as done, and Lambda deletes it; all else is reported as
 //! failed, after its visibility was set. A frozen environment can renew nothing, so its part of a rate limit is fixed.
 
+use crate::gauges;
 use crate::pipeline::Context;
 use crate::receive::start;
 use crate::returns;
@@ -18,6 +19,7 @@ use punctual_core::clock::{Clock, Stopwatch};
 use punctual_core::lease::Wait;
 use punctual_core::ports::Delivery;
 use punctual_core::priority::Priority;
+use punctual_core::telemetry::Telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,15 +42,18 @@ pub fn is_function() -> bool {
 ///
 /// # Errors
 /// When the runtime cannot be reached.
-pub async fn serve(equipment: Equipment, names: Names) -> Result<(), String> {
+pub async fn serve(equipment: Equipment, names: Names, telemetry: Telemetry) -> Result<(), String> {
     let function = Arc::new(Function::new(equipment));
-    let working = function.clone();
+    let (working, telemetry) = (function.clone(), Arc::new(telemetry));
     let service = service_fn(move |event: LambdaEvent<SqsEvent>| {
-        let (function, names) = (working.clone(), names.clone());
+        let (function, names, telemetry) = (working.clone(), names.clone(), telemetry.clone());
         async move {
             let left = time_left(event.context.deadline, &*function.context.clock);
             let (messages, deliveries) = read(event.payload, &names);
             let done = function.work(deliveries, left).await;
+            // What is not told now is told after a thaw, if there is one.
+            gauges::tell(&function.context);
+            telemetry.flush().await;
             Ok::<_, lambda_runtime::Error>(answer(&messages, &done))
         }
     });

@@ -7,6 +7,7 @@ pub mod alive;
 mod begin;
 mod clock;
 pub mod deliver;
+mod gauges;
 mod gone;
 mod idempotency;
 pub mod lambda;
@@ -27,15 +28,15 @@ pub mod tenants;
 
 use clap::Parser;
 use deliver::{Handlers, JsonAdapter, Mail, Queues, SmsGateway, SystemLookup, Webhooks};
-use punctual_core::aws::{Aws, Names, connect};
+use punctual_core::aws::{Aws, connect};
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::payload::Handler;
 use punctual_core::ports::Gateway;
 use punctual_core::process::{EXIT_BAD_INPUT, EXIT_FAILED, EXIT_OK, fail, init_logs, process_id, stop_signal};
-use punctual_core::zone::Zones;
+use punctual_core::telemetry::{self, table::Service};
 use rate::Sharing;
 use service::{Ended, Equipment};
-use settings::{Cli, WorkSettings};
+use settings::{Checked, Cli, WorkSettings};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ),
         };
     }
-    let (names, settings, zones) = match cli.checked() {
+    let checked = match cli.checked() {
         Ok(checked) => checked,
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("punctual-worker: {problem}"));
@@ -67,7 +68,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail("punctual-worker", &error, EXIT_FAILED),
     };
-    let ended = runtime.block_on(work(cli, names, settings, zones));
+    let ended = runtime.block_on(work(cli, checked));
     // A look-up of a host name may hang for longer than anybody wants to wait.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
@@ -97,13 +98,16 @@ fn handlers(cli: &Cli, aws: &Aws, settings: &WorkSettings, id: &str) -> Result<H
     Ok(handlers)
 }
 
-async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> Result<Ended, String> {
+async fn work(cli: Cli, checked: Checked) -> Result<Ended, String> {
+    let Checked { names, settings, zones, exporter } = checked;
     let id = process_id(&cli.id);
     let aws = connect(names).await.map_err(|e| e.to_string())?;
     aws.check_queues().await.map_err(|e| e.to_string())?;
     let ports = aws.ports();
     let shards = ports.control.shards().await.map_err(|e| e.to_string())?;
     shards.ok_or("the store was never set up: run `punctual setup`")?;
+    // Handles that were made before count nothing.
+    let telemetry = telemetry::install(exporter, Service::Worker, aws.clock.clone()).await;
     let gateway = Arc::new(handlers(&cli, &aws, &settings, &id)?);
     tracing::info!(worker.id = id, ?settings, ?zones, "work starts");
     let equipment = Equipment { ports, gateway, clock: aws.clock.clone(), zones: Arc::new(zones), settings, id };
@@ -113,12 +117,14 @@ async fn work(cli: Cli, names: Names, settings: WorkSettings, zones: Zones) -> R
                            to the most environments that run at once";
             return Err(problem.into());
         }
-        return lambda::serve(equipment, aws.names).await.map(|()| Ended::InOrder);
+        return lambda::serve(equipment, aws.names, telemetry).await.map(|()| Ended::InOrder);
     }
     let stop = async {
         if let Err(error) = stop_signal().await {
             tracing::error!(%error, "the stop signal cannot be listened for: stopping");
         }
     };
-    Ok(service::run(equipment, stop).await)
+    let ended = service::run(equipment, stop).await;
+    telemetry.stop().await;
+    Ok(ended)
 }

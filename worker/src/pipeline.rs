@@ -20,11 +20,13 @@ use crate::tenants::Tenants;
 use futures::FutureExt;
 use punctual_core::circuit::Gate;
 use punctual_core::clock::Clock;
+use punctual_core::heartbeat::is_heartbeat;
 use punctual_core::lease::{LONGEST_HIDE, Wait, growing};
 use punctual_core::message::{Message, UnreadableMessage};
+use punctual_core::payload::Handler;
 use punctual_core::ports::{Call, Gateway, PortResult, Ports};
 use punctual_core::render::render;
-use punctual_core::retry::Outcome;
+use punctual_core::retry::{Outcome, OutcomeClass};
 use punctual_core::run::{RunRow, RunStatus};
 use punctual_core::target::Target;
 use punctual_core::zone::Zones;
@@ -79,7 +81,7 @@ pub(crate) enum Step {
     /// Its row has this status: delete, or first the dead letter.
     Settle(RunStatus, Option<String>),
     /// To the dead letters, then delete.
-    Letter { reason: String },
+    Letter { word: &'static str, reason: String },
     /// Put it back: for what its row says, for what may take long, or as long as it takes.
     PutBack { wait: Wait, why: &'static str },
     /// Give it back at once: the worker stops, or its clock is off.
@@ -97,7 +99,14 @@ pub(crate) async fn handle(
 ) -> bool {
     context.metrics.received.increment(1);
     let message = match &held.message {
-        Ok(message) => message,
+        Ok(message) => {
+            if held.delivery.receive_count <= 1 {
+                // What is sent early is kept back by the queue until it is due.
+                let latency = context.clock.now() - message.first_enqueued_at.max(message.due_at);
+                context.metrics.waited_in_queue(held.delivery.priority, latency.as_seconds_f64());
+            }
+            message
+        }
         Err(UnreadableMessage::Newer(v)) => {
             tracing::warn!(v, "a message of a newer version is left for a newer worker");
             let step = Step::PutBack { wait: Wait::Growing(NEWER_MESSAGE_WAIT), why: "of a newer version" };
@@ -105,7 +114,7 @@ pub(crate) async fn handle(
             return true;
         }
         Err(error) => {
-            finish(&context, &held, None, Step::Letter { reason: error.to_string() }).await;
+            finish(&context, &held, None, Step::Letter { word: "unreadable", reason: error.to_string() }).await;
             return false;
         }
     };
@@ -160,6 +169,8 @@ async fn work(
         }
     };
     let (begun, token) = own(context, held, message, &target, &mut screened, &mut stop).await?;
+    let (handler, attempt) = (screened.job.spec.payload.handler(), begun.attempt);
+    let _in_flight = context.metrics.begun(screened.takes_over());
     tracing::Span::current().record("attempt", begun.attempt);
     let prepared = match depart(context, &target, &begun, &mut stop).await {
         Ok(()) => prepare(context, held, message, &target, &screened, &begun),
@@ -168,7 +179,7 @@ async fn work(
     let outcome = match prepared {
         Ok((request, time)) => {
             tracing::debug!("its call goes out");
-            call(context, held, &target, &request, time).await
+            call(context, held, &target, &request, time, handler).await
         }
         Err(Unmade::Impossible(outcome)) => outcome,
         Err(Unmade::NotNow(why)) => {
@@ -183,7 +194,10 @@ async fn work(
             });
         }
     };
-    context.metrics.attempt(outcome.class());
+    context.metrics.attempt(handler, attempt, outcome.class());
+    if is_heartbeat(&message.job_key) && outcome.class() == OutcomeClass::Delivered {
+        context.metrics.beat(message.due_at, context.clock.now());
+    }
     // The slot is for the call. What is recorded and for how long is no reason to call nobody else.
     drop(granted);
     in_hand.worked_off();
@@ -397,13 +411,20 @@ fn prepare(
     let payload = payload.map_err(|reason| Unmade::Impossible(Outcome::Permanent { reason }))?;
     if begun.attempt == 1 {
         let lag = context.clock.now() - message.due_at;
-        context.metrics.start_lag.record(lag.as_seconds_f64().max(0.0));
+        context.metrics.started(held.delivery.priority, lag.as_seconds_f64());
     }
     Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload, time }, time))
 }
 
 /// The call itself.
-async fn call(context: &Context, held: &Held, target: &Target, request: &Call, time: Duration) -> Outcome {
+async fn call(
+    context: &Context,
+    held: &Held,
+    target: &Target,
+    request: &Call,
+    time: Duration,
+    handler: Handler,
+) -> Outcome {
     let called_at = context.clock.monotonic();
     let answer = AssertUnwindSafe(context.gateway.send(request)).catch_unwind();
     let outcome = match tokio::time::timeout(time, answer).await {
@@ -414,19 +435,21 @@ async fn call(context: &Context, held: &Held, target: &Target, request: &Call, t
         }
         Err(_) => Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) },
     };
-    context.metrics.attempt_duration.record((context.clock.monotonic() - called_at).as_secs_f64());
+    context.metrics.call(handler, context.clock.monotonic() - called_at);
     context.slots.ended(held.delivery.priority, target, outcome.class(), called_at);
     outcome
 }
 
 /// Does what a step says.
 async fn finish(context: &Context, held: &Held, message: Option<&Message>, step: Step) {
-    let reason = match step {
-        Step::Settle(RunStatus::Dead, error) => format!("attempts used up: {}", error.unwrap_or_default()),
-        Step::Settle(RunStatus::Indeterminate, error) => {
-            format!("nobody knows whether it went out: {}", error.unwrap_or_default())
+    let (word, reason) = match step {
+        Step::Settle(RunStatus::Dead, error) => {
+            ("exhausted", format!("attempts used up: {}", error.unwrap_or_default()))
         }
-        Step::Letter { reason } => reason,
+        Step::Settle(RunStatus::Indeterminate, error) => {
+            ("indeterminate", format!("nobody knows whether it went out: {}", error.unwrap_or_default()))
+        }
+        Step::Letter { word, reason } => (word, reason),
         Step::Settle(RunStatus::Succeeded | RunStatus::Failed | RunStatus::Skipped, _) => {
             return context.hands.delete(held);
         }
@@ -442,7 +465,7 @@ async fn finish(context: &Context, held: &Held, message: Option<&Message>, step:
     let run = message.map(Message::run_id);
     if send_letter(context, &reason, run.as_ref(), &held.delivery.body).await {
         tracing::error!(reason, "a message went to the dead letters: a person must look at it");
-        context.metrics.dead_letter(if run.is_some() { "run" } else { "unreadable" });
+        context.metrics.dead_letter(word);
         context.hands.delete(held);
     } else {
         context.hands.hide(held, growing(FIRST_PUT_BACK, held.delivery.receive_count));

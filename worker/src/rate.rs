@@ -231,6 +231,15 @@ impl Permits {
         }
     }
 
+    /// Shares that may be used now, by the kind of their target.
+    pub(crate) fn held(&self) -> BTreeMap<&'static str, u32> {
+        let mut held = BTreeMap::new();
+        for (target, gate) in self.gates().iter() {
+            *held.entry(target.kind()).or_default() += gate.usable(&*self.clock);
+        }
+        held
+    }
+
     /// The targets of which shares are wanted: text messages always, others for a while after they were asked for; none
     /// when the limits are not known.
     pub(crate) fn wanted(&self) -> Option<Vec<Target>> {

@@ -2,6 +2,7 @@
 
 use crate::alive::Alive;
 use crate::clock;
+use crate::gauges;
 use crate::lease::Hands;
 use crate::metrics::Metrics;
 use crate::pipeline::Context;
@@ -110,7 +111,7 @@ pub async fn run(equipment: Equipment, stop: impl Future<Output = ()>) -> Ended 
         let context = context.clone();
         async move {
             let watch = clock::watch(&*context.clock, &context.metrics);
-            tokio::join!(watch, keep_time(&*context.clock, &*context.ports.control));
+            tokio::join!(watch, gauges::keep(&context), keep_time(&*context.clock, &*context.ports.control));
         }
     });
     let mut returner = JoinSet::new();

@@ -184,11 +184,9 @@ impl Slots {
                 let tickets = state.turns.send_away(target);
                 sent_away.extend(tickets.iter().filter_map(|ticket| state.waiting.remove(ticket)));
                 if before != after {
-                    self.tell(target, after);
                     tracing::warn!(%target, lasts_s = (until - now).as_secs(), "most calls fail: none is made for a while");
                 }
             } else if before != after {
-                self.tell(target, after);
                 tracing::info!(%target, "calls succeed again");
             }
             state.turns.probe(target, after != Gate::Closed);
@@ -253,7 +251,6 @@ impl Slots {
             let is_kept = !circuit.is_over(now);
             if !is_kept {
                 state.turns.probe(target, false);
-                self.tell(target, Gate::Closed);
             }
             is_kept
         });
@@ -297,10 +294,6 @@ impl Slots {
             }
         }
         (granted, again_at)
-    }
-
-    fn tell(&self, target: &Target, gate: Gate) {
-        self.metrics.circuit(target, gate);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -20,8 +20,31 @@ const THROTTLES: [&str; 6] = [
 const MISSING: [&str; 3] =
     ["ResourceNotFoundException", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"];
 
-/// Classes a failed call about `what` (a table or queue name).
+/// Classes a failed call about a table.
 pub(super) fn port_error<E>(what: &str, error: SdkError<E>) -> PortError
+where
+    E: Error + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    counted("dynamodb", classed(what, error))
+}
+
+/// Classes a failed call about a queue.
+pub(super) fn queue_error<E>(what: &str, error: SdkError<E>) -> PortError
+where
+    E: Error + ProvideErrorMetadata + Send + Sync + 'static,
+{
+    counted("sqs", classed(what, error))
+}
+
+fn counted(_service: &'static str, error: PortError) -> PortError {
+    #[cfg(feature = "process")]
+    if matches!(error, PortError::Throttled(_)) {
+        crate::telemetry::table::THROTTLES.counter(&[("aws_service", _service)]).increment(1);
+    }
+    error
+}
+
+fn classed<E>(what: &str, error: SdkError<E>) -> PortError
 where
     E: Error + ProvideErrorMetadata + Send + Sync + 'static,
 {
@@ -75,6 +98,10 @@ pub(super) fn is_refused(error: &BatchStatementError) -> bool {
 
 /// An error of one statement of a batch.
 pub(super) fn statement_error(what: &str, error: BatchStatementError) -> PortError {
+    counted("dynamodb", classed_statement(what, error))
+}
+
+fn classed_statement(what: &str, error: BatchStatementError) -> PortError {
     let detail = error.message.unwrap_or_default();
     match error.code {
         Some(Code::ThrottlingError | Code::ProvisionedThroughputExceeded | Code::RequestLimitExceeded) => {
@@ -94,7 +121,7 @@ pub(super) fn statement_error(what: &str, error: BatchStatementError) -> PortErr
 pub(super) fn entry_error(what: &str, entry: &BatchResultErrorEntry) -> PortError {
     let code = entry.code.as_str();
     if THROTTLES.contains(&code) {
-        PortError::Throttled(format!("{what} is throttled ({code})"))
+        counted("sqs", PortError::Throttled(format!("{what} is throttled ({code})")))
     } else if entry.sender_fault {
         let detail = entry.message.as_deref().unwrap_or_default();
         PortError::Permanent(format!("{what} refused an entry: {code}: {}", without_quotes(detail)))

@@ -9,7 +9,7 @@ use super::schema::ATTENTION_INDEX;
 use super::shares::number_in;
 use crate::error::PortError;
 use crate::job::JobKey;
-use crate::ports::{Attended, PageToken, PortResult, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow};
+use crate::ports::{Attended, PageToken, PortResult, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow, Waiting};
 use crate::run::{RunId, RunKey, RunStatus};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
@@ -130,6 +130,26 @@ impl RunHistory for DynamoHistory {
         });
         let rows = rows.filter(|read| read.row().is_none_or(|row| row.status.has_letter())).collect();
         Ok(RowPage { rows, next })
+    }
+
+    async fn waiting(&self, most: usize) -> PortResult<Waiting> {
+        let (mut waiting, mut after) = (Waiting::default(), None);
+        loop {
+            // The index holds nothing but what waits.
+            let scan = self.client.scan().table_name(&self.table).index_name(ATTENTION_INDEX);
+            let left = i32::try_from(most - waiting.rows).unwrap_or(i32::MAX);
+            let scan = scan.limit(left).set_exclusive_start_key(after);
+            let answer = scan.send().await.map_err(|e| port_error(&self.table, e))?;
+            for item in answer.items.unwrap_or_default() {
+                waiting.rows += 1;
+                let ended = number_in(&item, "completed_at_ms").and_then(DateTime::from_timestamp_millis);
+                waiting.oldest = waiting.oldest.into_iter().chain(ended).min();
+            }
+            after = answer.last_evaluated_key;
+            if after.is_none() || waiting.rows >= most {
+                return Ok(waiting);
+            }
+        }
     }
 
     async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool> {

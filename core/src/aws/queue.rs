@@ -1,7 +1,7 @@
 //! Step 4: the SQS queues. AWS's limits are checked here, because emulators accept what AWS refuses.
 
 use super::client::long_poll_timeouts;
-use super::error::{entry_error, port_error};
+use super::error::{entry_error, queue_error};
 use super::{Aws, Names};
 use crate::error::PortError;
 use crate::message::{DeadLetter, Message};
@@ -56,7 +56,7 @@ impl SqsQueue {
 
     async fn look_up(&self, name: &str) -> PortResult<String> {
         let answer = self.client.get_queue_url().queue_name(name).send().await;
-        let answer = answer.map_err(|e| port_error(&format!("queue {name}"), e))?;
+        let answer = answer.map_err(|e| queue_error(&format!("queue {name}"), e))?;
         answer.queue_url.ok_or_else(|| PortError::Temporary(format!("queue {name} was found without its address")))
     }
 }
@@ -79,7 +79,7 @@ impl RunQueue for SqsQueue {
             return Ok(results);
         }
         let call = self.client.send_message_batch().queue_url(self.url(priority).await?).set_entries(Some(entries));
-        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let answer = call.send().await.map_err(|e| queue_error(&name, e))?;
         let accepted: Vec<&str> = answer.successful.iter().map(|entry| entry.id.as_str()).collect();
         settle(&name, &mut results, &accepted, &answer.failed);
         Ok(results)
@@ -105,7 +105,7 @@ impl RunQueue for SqsQueue {
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
             .customize()
             .config_override(aws_sdk_sqs::config::Builder::new().timeout_config(long_poll_timeouts(wait)));
-        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let answer = call.send().await.map_err(|e| queue_error(&name, e))?;
         let deliveries = answer.messages.unwrap_or_default().into_iter().filter_map(|message| {
             let count =
                 message.attributes.as_ref().and_then(|a| a.get(&MessageSystemAttributeName::ApproximateReceiveCount));
@@ -138,7 +138,7 @@ impl RunQueue for SqsQueue {
         }
         let url = self.url(priority).await?;
         let call = self.client.change_message_visibility_batch().queue_url(url).set_entries(Some(entries));
-        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let answer = call.send().await.map_err(|e| queue_error(&name, e))?;
         let accepted: Vec<&str> = answer.successful.iter().map(|entry| entry.id.as_str()).collect();
         settle(&name, &mut results, &accepted, &answer.failed);
         Ok(results)
@@ -156,7 +156,7 @@ impl RunQueue for SqsQueue {
         });
         let url = self.url(priority).await?;
         let call = self.client.delete_message_batch().queue_url(url).set_entries(Some(entries.collect()));
-        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let answer = call.send().await.map_err(|e| queue_error(&name, e))?;
         let accepted: Vec<&str> = answer.successful.iter().map(|entry| entry.id.as_str()).collect();
         let mut results = vec![Ok(()); receipts.len()];
         settle(&name, &mut results, &accepted, &answer.failed);
@@ -165,7 +165,7 @@ impl RunQueue for SqsQueue {
 
     async fn send_dead_letter(&self, letter: &DeadLetter) -> PortResult<()> {
         let call = self.client.send_message().queue_url(self.dead_letters_url().await?).message_body(letter.encode());
-        call.send().await.map(|_| ()).map_err(|e| port_error(&self.names.dead_letters(), e))
+        call.send().await.map(|_| ()).map_err(|e| queue_error(&self.names.dead_letters(), e))
     }
 
     async fn depth(&self, priority: Priority) -> PortResult<QueueDepth> {
@@ -177,7 +177,7 @@ impl RunQueue for SqsQueue {
             .attribute_names(QueueAttributeName::ApproximateNumberOfMessages)
             .attribute_names(QueueAttributeName::ApproximateNumberOfMessagesNotVisible)
             .attribute_names(QueueAttributeName::ApproximateNumberOfMessagesDelayed);
-        let answer = call.send().await.map_err(|e| port_error(&name, e))?;
+        let answer = call.send().await.map_err(|e| queue_error(&name, e))?;
         let attributes = answer.attributes.unwrap_or_default();
         let count = |name| attributes.get(&name).and_then(|n| n.parse().ok()).unwrap_or(0);
         Ok(QueueDepth {

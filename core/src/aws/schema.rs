@@ -3,7 +3,7 @@
 //! `punctual setup` makes them in an account or on a local stack; an installation by other means must agree with it.
 
 use super::Aws;
-use super::error::port_error;
+use super::error::{port_error, queue_error};
 use crate::job::RETENTION;
 use crate::ports::PortResult;
 use crate::priority::Priority;
@@ -222,13 +222,13 @@ async fn create_queue(aws: &Aws, name: &str, dead_letters: Option<&str>) -> Port
         attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
     }
     let call = aws.sqs.create_queue().queue_name(name).set_attributes(Some(attributes));
-    let answer = call.send().await.map_err(|e| port_error(&format!("queue {name}"), e))?;
+    let answer = call.send().await.map_err(|e| queue_error(&format!("queue {name}"), e))?;
     Ok((answer.queue_url.unwrap_or_default(), true))
 }
 
 async fn queue_arn(aws: &Aws, name: &str, url: &str) -> PortResult<String> {
     let call = aws.sqs.get_queue_attributes().queue_url(url).attribute_names(QueueAttributeName::QueueArn);
-    let answer = call.send().await.map_err(|e| port_error(name, e))?;
+    let answer = call.send().await.map_err(|e| queue_error(name, e))?;
     let arn = answer.attributes.and_then(|mut all| all.remove(&QueueAttributeName::QueueArn));
     arn.ok_or_else(|| crate::error::PortError::Temporary(format!("queue {name} has no ARN yet: try again")))
 }

@@ -110,6 +110,9 @@ pub async fn what_waits_for_a_person_is_listed_until_it_is_seen_to(ports: &Ports
         eventually("what waits is listed", async || (waiting(ports, &tenant).await == expected).then_some(())).await;
     };
     shows(&expected).await;
+    let all = ports.history.waiting(1_000).await.expect("it can be counted");
+    assert!(all.rows >= expected.len() && all.oldest.is_some_and(|oldest| oldest <= at_ms(0)), "{all:?}");
+    assert_eq!(ports.history.waiting(1).await.expect("it can be counted").rows, 1);
     let seen_to = expected.remove(1);
     assert_eq!(ports.history.attend(&seen_to, &note(at_ms(1))).await, Ok(true));
     shows(&expected).await;

@@ -6,6 +6,7 @@ use crate::lease::LeaseTimes;
 use crate::priority::Priority;
 use crate::rate::LOOK_EVERY;
 use crate::steering::READ_EVERY;
+use crate::telemetry::{COUNTED_EVERY, QUEUES_EVERY};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -87,6 +88,8 @@ pub fn idle(load: &IdleLoad) -> Vec<Line> {
     let beats = per_hour(LeaseTimes::default().renew_every);
     let looks = per_hour(LOOK_EVERY) - beats;
     let receives = per_hour(load.poll) * workers * Priority::ALL.len() as f64;
+    // One copy looks for all.
+    let watching = if load.copies == 0 { 0.0 } else { 1.0 };
     let lines = [
         ("due: latest minutes", queries(load.reads.latest)),
         ("due: unsettled minutes", queries(load.reads.unsettled)),
@@ -96,6 +99,10 @@ pub fn idle(load: &IdleLoad) -> Vec<Line> {
         ("lease: list", listing * (copies * per_hour(load.look_every))),
         ("lease: shard counts", Usage::reads(1.0, 1.0) * (copies * per_hour(load.layout_every))),
         ("lease: receive", Usage::sqs(1.0) * receives),
+        ("watch: queues", Usage::sqs(Priority::ALL.len() as f64) * (watching * per_hour(QUEUES_EVERY))),
+        ("watch: quarantine", queries(watching * per_hour(COUNTED_EVERY))),
+        ("watch: shard counts", Usage::reads(1.0, 1.0) * (watching * per_hour(COUNTED_EVERY))),
+        ("watch: dead letters", Usage::reads(0.5, 1.0) * (watching * per_hour(COUNTED_EVERY))),
         ("rate: keep shares", Usage::writes(write_units(shares), 1.0) * (workers * beats)),
         ("rate: look at shares", Usage::reads(read_units(shares), 1.0) * (workers * looks)),
         ("rate: limits and holds", Usage::reads(1.0, 1.0) * (workers * per_hour(READ_EVERY))),

@@ -4,7 +4,7 @@ use super::{State, World, to_ms};
 use crate::error::PortError;
 use crate::job::JobKey;
 use crate::ports::{
-    Attended, PageToken, PortResult, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow, place_in_attention,
+    Attended, PageToken, PortResult, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow, Waiting, place_in_attention,
 };
 use crate::run::{RunId, RunKey, RunRow};
 use async_trait::async_trait;
@@ -52,6 +52,14 @@ impl RunHistory for World {
         let rows: Vec<RowRead> = rows.into_iter().map(|row| state.read(row)).collect();
         let last = rows.last().filter(|_| rows.len() == limit);
         Ok(RowPage { next: last.map(place_in_attention), rows })
+    }
+
+    async fn waiting(&self, most: usize) -> PortResult<Waiting> {
+        let state = self.state();
+        let waits = |row: &&RunRow| row.status.has_letter() && !state.attended.contains_key(&row.id);
+        let rows: Vec<&RunRow> =
+            state.rows.0.values().flat_map(|rows| rows.values()).filter(waits).take(most).collect();
+        Ok(Waiting { rows: rows.len(), oldest: rows.iter().filter_map(|row| row.completed_at).min() })
     }
 
     async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool> {

@@ -19,6 +19,10 @@ pub trait RunHistory: Send + Sync {
     /// what was written last.
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage>;
 
+    /// How many rows of all tenants wait for a person, counted up to `most`, and since when the oldest of those does. May lag
+    /// behind what was written last.
+    async fn waiting(&self, most: usize) -> PortResult<Waiting>;
+
     /// Notes who saw to a row that is dead or indeterminate, which takes it from those that wait. Returns whether there is
     /// such a row that nobody had seen to; a repeat of the same note is one.
     async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool>;
@@ -63,6 +67,15 @@ impl RowSpan {
         let (first, last) = self.keys();
         (first.as_str()..=last.as_str()).contains(&run_key.as_str())
     }
+}
+
+/// What waits for a person.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many rows, at least.
+    pub rows: usize,
+    /// When the oldest of them ended.
+    pub oldest: Option<DateTime<Utc>>,
 }
 
 /// A page of rows.

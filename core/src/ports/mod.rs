@@ -12,7 +12,7 @@ mod shares;
 mod store;
 
 pub use gateway::{Call, Gateway};
-pub use history::{Attended, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow, place_in_attention};
+pub use history::{Attended, RowPage, RowRead, RowSpan, RunHistory, UnreadableRow, Waiting, place_in_attention};
 pub use leases::{Claim, LeaseStore};
 pub use queue::{
     BATCH, Delivery, LONGEST_BODY_BYTES, LONGEST_DELAY, LONGEST_WAIT, QueueDepth, RunQueue, SendResult, check_batch,

@@ -2,17 +2,20 @@
 //! written for it.
 
 use super::problem::Problem;
-use super::routes::Route;
+use super::routes::{Op, ROUTES, Route};
 use super::state::Api;
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
 use axum::http::HeaderValue;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_core::access::{ApiKey, Reach, Role};
 use punctual_core::job::check_tenant;
-use std::sync::Arc;
+use punctual_core::telemetry::table;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The header by which a key that opens every tenant says whose jobs are meant.
 pub const TENANT_HEADER: &str = "punctual-tenant";
@@ -105,10 +108,12 @@ pub(super) async fn pass(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let began = api.clock.monotonic();
     let mut response = match admit(&api, route, &mut request).await {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
+    count(route, response.status(), api.clock.monotonic().saturating_sub(began));
     tracing::debug!(op = ?route.op, status = response.status().as_u16(), "answered");
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -116,6 +121,28 @@ pub(super) async fn pass(
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
+}
+
+/// The name of an operation, as a label.
+fn name_of(op: Op) -> &'static str {
+    static NAMES: OnceLock<HashMap<Op, &'static str>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        // Once, and as many as there are routes.
+        ROUTES.iter().map(|route| (route.op, &*format!("{:?}", route.op).leak())).collect()
+    });
+    names.get(&op).copied().unwrap_or("unknown")
+}
+
+fn count(route: &'static Route, status: StatusCode, took: Duration) {
+    let class = match status.as_u16() / 100 {
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    };
+    let labels = [("op", name_of(route.op)), ("status", class)];
+    table::API_REQUESTS.counter(&labels).increment(1);
+    table::API_REQUEST.histogram(&[]).record(took.as_secs_f64());
 }
 
 async fn admit(api: &Api, route: &Route, request: &mut Request) -> Result<(), Problem> {

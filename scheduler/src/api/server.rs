@@ -4,6 +4,7 @@ use super::{Api, route_by_id, router};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
+use punctual_core::telemetry::Telemetry;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -67,9 +68,17 @@ fn by_id(router: Router) -> Router {
 ///
 /// # Errors
 /// When the runtime cannot be reached.
-pub async fn serve_function(api: &Arc<Api>) -> Result<(), String> {
-    let mut app = by_id(router(api));
-    let service = service_fn(move |request: lambda_http::Request| app.call(request.map(axum::body::Body::new)));
+pub async fn serve_function(api: &Arc<Api>, telemetry: &Telemetry) -> Result<(), String> {
+    let app = by_id(router(api));
+    let service = service_fn(|request: lambda_http::Request| {
+        let mut app = app.clone();
+        async move {
+            let answered = app.call(request.map(axum::body::Body::new)).await;
+            // What is not told now is told after a thaw, if there is one.
+            telemetry.flush().await;
+            answered
+        }
+    });
     lambda_http::run(service).await.map_err(|error| error.to_string())
 }
 

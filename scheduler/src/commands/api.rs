@@ -1,6 +1,6 @@
 //! `api` serves; `keys` says who may ask.
 
-use super::{CommandError, Store, bad, failed, layout_of, open, print, user};
+use super::{CommandError, Store, all_right, bad, failed, layout_of, open, print, user};
 use crate::api::{Api, ApiSettings, server};
 use crate::cli::{ApiArgs, KeyAddArgs, KeysCommand};
 use crate::listing::{instant, lines, table};
@@ -8,24 +8,32 @@ use chrono::{DateTime, Utc};
 use punctual_core::access::{ApiKey, ApiKeys};
 use punctual_core::address::AllowList;
 use punctual_core::aws::Names;
-use punctual_core::clock::Clock;
+use punctual_core::clock::{Clock, Standing};
 use punctual_core::ports::Control;
 use punctual_core::process::{keep_time, random_token, stop_signal};
 use punctual_core::schedule::whole_second;
+use punctual_core::telemetry::table::{self, Service};
+use punctual_core::telemetry::{self, Exporter};
 use punctual_core::zone::Zones;
 use serde_json::json;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// Tries to change the keys while others change them.
 const TRIES: usize = 20;
+/// Time between two looks at the host's clock.
+const CLOCK_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn serve(names: Names, args: ApiArgs, zones: Zones) -> Result<(), CommandError> {
-    let allowed: AllowList = args.webhook_allow.parse().map_err(|e| bad(format!("PUNCTUAL_WEBHOOK_ALLOW: {e}")))?;
+    let allowed = args.webhook_allow.parse::<AllowList>();
+    let allowed = allowed.map_err(|e| vec![format!("PUNCTUAL_WEBHOOK_ALLOW: {e}")]);
+    let (allowed, exporter) = all_right(allowed, Exporter::from_env())?;
     let aws = open(names).await?;
     let ports = aws.ports();
     layout_of(&ports).await?;
+    let telemetry = telemetry::install(exporter, Service::Api, aws.clock.clone()).await;
     let per_s = NonZeroU32::new(args.key_requests_per_s).expect("the option starts at 1");
     let settings = ApiSettings { key_requests_per_s: per_s, allowed };
     tracing::info!(?settings, ?zones, "the API starts");
@@ -33,7 +41,7 @@ pub(super) async fn serve(names: Names, args: ApiArgs, zones: Zones) -> Result<(
     let api = Api::new(ports, aws.clock.clone(), Arc::new(zones), settings);
     let serving = async {
         if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
-            return server::serve_function(&api).await.map_err(failed);
+            return server::serve_function(&api, &telemetry).await.map_err(failed);
         }
         let listener = TcpListener::bind(args.listen).await;
         let listener = listener.map_err(|e| bad(format!("--listen {}: {e}", args.listen)))?;
@@ -44,9 +52,22 @@ pub(super) async fn serve(names: Names, args: ApiArgs, zones: Zones) -> Result<(
         print(format_args!("listening on http://{address}"))?;
         server::serve(&api, listener, stop()).await.map_err(failed)
     };
-    tokio::select! {
+    let served = tokio::select! {
         served = serving => served,
         () = keep_time(&*aws.clock, &*control) => Ok(()),
+        () = watch_clock(&*aws.clock) => Ok(()),
+    };
+    telemetry.stop().await;
+    served
+}
+
+/// Tells how far this host's clock is off, for ever.
+async fn watch_clock(clock: &dyn Clock) {
+    loop {
+        if let Standing::Anchored { offset } | Standing::Off { offset } = clock.standing() {
+            table::CLOCK_OFFSET.gauge(&[]).set(offset.as_seconds_f64());
+        }
+        tokio::time::sleep(CLOCK_EVERY).await;
     }
 }
 

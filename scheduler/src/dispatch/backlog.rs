@@ -200,7 +200,7 @@ impl Dispatcher {
             match apply(row.as_ref(), &message.facts(), &event, self.clock.now(), &token) {
                 Transition::Write(new) => match self.ports.runs.put(&new).await? {
                     Put::Written => {
-                        self.metrics.skipped.increment(range.map_or(1, |range| u64::from(range.count)));
+                        self.metrics.skipped(reason, range.map_or(1, |range| u64::from(range.count)));
                         return Ok(SkipRow::Written);
                     }
                     Put::Conflict(current) => row = current.map(|row| *row),

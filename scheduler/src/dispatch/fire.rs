@@ -145,6 +145,7 @@ impl Dispatcher {
         let first_enqueued_at = self.clock.now();
         let body = |firing: &Firing| Message { first_enqueued_at, ..firing.message.clone() }.encode();
         let bodies: Vec<String> = firings.iter().map(body).collect();
+        self.metrics.due(priority, firings.len());
         let sent = self.ports.queue.send_after(priority, &bodies, delay).await;
         let now = self.clock.monotonic();
         match failure(&sent) {

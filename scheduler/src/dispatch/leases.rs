@@ -224,6 +224,11 @@ impl Holder {
         self.held.keys().copied()
     }
 
+    /// The cursor of the shard that is furthest behind.
+    pub fn oldest_cursor(&self) -> Option<Cursor> {
+        self.held.values().map(|held| held.lease.cursor()).min_by_key(|cursor| cursor.0)
+    }
+
     /// The shards taken since the last call: each needs its loop.
     pub fn fresh(&mut self) -> Vec<Arc<ShardLease>> {
         std::mem::take(&mut self.fresh)

@@ -3,7 +3,7 @@
 //! [`leases`] holds the shards of this copy, [`pass`] reads the due pages of a minute and has performed what
 //! [`punctual_core::dispatch::decide`] says, `fire` enqueues and then advances, to queues that `queues` and `outlets` keep an eye on, `backlog` works off what was missed, `trouble` keeps what fails for one job from the others, `shard`
 //! repeats that every tick, `ahead` sends by the clock what it has read of the near future (`soon`), [`service`] puts them
-//! together. `sweep` places jobs again when the zone rules are newer than those they were placed by. Nothing here ever calls a handler: it enqueues.
+//! together. `watch` tells what stands in queues and tables, `sweep` places jobs again when the zone rules are newer than those they were placed by. Nothing here ever calls a handler: it enqueues.
 
 mod ahead;
 mod backlog;
@@ -20,6 +20,7 @@ mod shard;
 mod soon;
 mod sweep;
 mod trouble;
+mod watch;
 
 use punctual_core::lease::LeaseTimes;
 use std::time::Duration;

@@ -14,13 +14,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
 use punctual_core::clock::Clock;
 use punctual_core::dispatch::{Decision, decide, is_backlog};
-use punctual_core::due::{DueBucket, ShardId, Shards};
+use punctual_core::due::{Cursor, DueBucket, ShardId, Shards};
 use punctual_core::error::PortError;
 use punctual_core::job::{Job, JobKey, Timetable};
 use punctual_core::ports::{DueEntry, DuePage, DueSpan, JobRead, PageToken, Ports};
 use punctual_core::priority::Priority;
+use punctual_core::telemetry::table;
 use punctual_core::zone::Zones;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -46,6 +48,8 @@ pub struct Dispatcher {
     pub(super) in_flight: Semaphore,
     shards: RwLock<Shards>,
     zones: Arc<Zones>,
+    /// This copy holds the first shard.
+    is_first: AtomicBool,
     pub(super) id: String,
     page: usize,
 }
@@ -171,6 +175,7 @@ impl Dispatcher {
             in_flight: Semaphore::new(settings.calls_in_flight),
             shards: RwLock::new(shards),
             zones,
+            is_first: AtomicBool::new(false),
             id,
             page: settings.page,
         }
@@ -397,6 +402,24 @@ impl Dispatcher {
     /// Puts jobs into these shards from now on.
     pub(super) fn set_shards(&self, shards: Shards) {
         *self.shards.write().unwrap_or_else(PoisonError::into_inner) = shards;
+    }
+
+    /// Whether this copy tells what is the same for all.
+    pub(super) fn is_first(&self) -> bool {
+        self.is_first.load(Ordering::Relaxed)
+    }
+
+    /// Tells what this copy holds: how many shards, the oldest of their cursors, and whether the first one is among them.
+    pub(super) fn note_shards(&self, held: usize, oldest: Option<Cursor>, is_first: bool) {
+        let now = self.clock.now();
+        let age_s = oldest.map_or(0.0, |cursor| (now - cursor.0.start()).as_seconds_f64().max(0.0));
+        table::SHARDS_HELD.gauge(&[]).set(held as f64);
+        table::CURSOR_AGE.gauge(&[]).set(age_s);
+        self.is_first.store(is_first, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_taken(&self, shards: usize) {
+        self.metrics.shards_taken.increment(shards as u64);
     }
 
     pub(super) fn note_clock_offset(&self, offset: TimeDelta) {

@@ -43,6 +43,8 @@ pub async fn run(
     asides.spawn(sweep.run(dispatcher.clone()));
     let probing = dispatcher.clone();
     asides.spawn(async move { probing.keep_probing().await });
+    let watching = dispatcher.clone();
+    asides.spawn(async move { watching.keep_watch().await });
     tokio::pin!(stop);
     loop {
         let began = clock.monotonic();
@@ -62,6 +64,7 @@ pub async fn run(
         let fresh = turns.holder.fresh();
         if !fresh.is_empty() && !is_stopped {
             let taken: Vec<String> = fresh.iter().map(|lease| lease.shard.to_string()).collect();
+            dispatcher.count_taken(taken.len());
             tracing::info!(taken = taken.join(" "), held = turns.holder.held().count(), "shards taken");
         }
         for lease in fresh {
@@ -159,6 +162,9 @@ impl Turns {
             }
         }
         self.is_failing = error.is_some();
+        let (held, first) = (self.holder.held().count(), self.layout.read.all().next());
+        let is_first = first.is_some_and(|first| self.holder.held().any(|shard| shard == first));
+        self.dispatcher.note_shards(held, self.holder.oldest_cursor(), is_first);
         // After a call to the store: before the first one nothing is known of its time.
         if let Some(offset) = self.clock_watch.look(&*self.clock) {
             self.dispatcher.note_clock_offset(offset);

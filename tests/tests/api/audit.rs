@@ -3,7 +3,7 @@
 use super::{bill, town};
 use async_trait::async_trait;
 use punctual_core::job::JobKey;
-use punctual_core::ports::{Attended, PageToken, PortResult, Ports, RowPage, RowRead, RowSpan, RunHistory};
+use punctual_core::ports::{Attended, PageToken, PortResult, Ports, RowPage, RowRead, RowSpan, RunHistory, Waiting};
 use punctual_core::run::{RunId, RunStatus};
 use punctual_tests::desk::Desk;
 use punctual_tests::{Town, at, run_of};
@@ -110,6 +110,10 @@ impl RunHistory for Slow {
 
     async fn row(&self, id: &RunId) -> PortResult<Option<RowRead>> {
         self.0.row(id).await
+    }
+
+    async fn waiting(&self, most: usize) -> PortResult<Waiting> {
+        self.0.waiting(most).await
     }
 
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {

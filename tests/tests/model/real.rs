@@ -298,7 +298,7 @@ impl Real {
                     assert_eq!(reason, SkipReason::Deadline);
                     Screened::End(Ending::TooLate)
                 }
-                Screen::DeadLetter(reason) => panic!("{reason}: {message:?}"),
+                Screen::DeadLetter(why) => panic!("{}: {message:?}", why.reason()),
             }
         })
     }

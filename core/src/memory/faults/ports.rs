@@ -11,7 +11,7 @@ use crate::payload::Handler;
 use crate::ports::{
     Advance, Attended, Beat, Call, Claim, Control, Create, Delivery, DueIndex, DuePage, DueSpan, Gateway, JobPage,
     JobRead, JobStore, JobsUnder, LeaseStore, Move, PageToken, PortResult, Put, QueueDepth, Replace, ReplaceIf,
-    ReportStore, RowPage, RowRead, RowSpan, RunHistory, RunQueue, RunStore, SendResult, ShareStore,
+    ReportStore, RowPage, RowRead, RowSpan, RunHistory, RunQueue, RunStore, SendResult, ShareStore, Waiting,
 };
 use crate::priority::Priority;
 use crate::rate::Shares;
@@ -162,6 +162,11 @@ impl RunHistory for Faulty<dyn RunHistory> {
     async fn attention(&self, tenant: &str, after: Option<PageToken>, limit: usize) -> PortResult<RowPage> {
         let (port, tenant) = (self.port.clone(), tenant.to_owned());
         self.faults.call("history.attention", async move { port.attention(&tenant, after, limit).await }).await
+    }
+
+    async fn waiting(&self, most: usize) -> PortResult<Waiting> {
+        let port = self.port.clone();
+        self.faults.call("history.waiting", async move { port.waiting(most).await }).await
     }
 
     async fn attend(&self, id: &RunId, note: &Attended) -> PortResult<bool> {
