@@ -157,6 +157,7 @@ fn message(job: &Job, firing: &Firing, due_at: DateTime<Utc>, now: DateTime<Utc>
         due_at,
         first_enqueued_at: now,
         scheduler: scheduler.to_owned(),
+        trace: None,
     }
 }
 

@@ -49,5 +49,6 @@ pub mod steering;
 pub mod target;
 pub mod telemetry;
 pub mod template;
+pub mod trace;
 pub mod turns;
 pub mod zone;

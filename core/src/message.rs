@@ -5,6 +5,7 @@
 
 use crate::job::JobKey;
 use crate::run::{RunFacts, RunId, RunKey};
+use crate::trace::{TraceContext, lenient};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,9 @@ pub struct Message {
     pub first_enqueued_at: DateTime<Utc>,
     /// The scheduler that enqueued it.
     pub scheduler: String,
+    /// The span that enqueued it, if somebody records it or a request named one. Without it the run's own trace is meant.
+    #[serde(rename = "traceparent", default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 /// Why a message's body cannot be taken.
@@ -151,6 +155,7 @@ mod tests {
             due_at: scheduled_at,
             first_enqueued_at: scheduled_at,
             scheduler: "s1".into(),
+            trace: None,
         }
     }
 
@@ -167,6 +172,18 @@ mod tests {
             message().encode(),
             r#"{"v":1,"job_key":"bank/1","run_key":"1791171000","generation":7,"scheduled_at":1791171000,"due_at":1791171000,"first_enqueued_at_ms":1791171000000,"scheduler":"s1"}"#
         );
+    }
+
+    #[test]
+    fn a_trace_is_carried_and_one_that_cannot_be_read_costs_no_run() {
+        let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let traced = Message { trace: TraceContext::parse(given), ..message() };
+        assert!(traced.encode().ends_with(&format!(r#","traceparent":"{given}"}}"#)));
+        assert_eq!(Message::decode(&traced.encode()).unwrap(), traced);
+        for nonsense in [r#""00-""#, "7", "null", "{}"] {
+            let body = traced.encode().replace(&format!(r#""{given}""#), nonsense);
+            assert_eq!(Message::decode(&body).unwrap(), message(), "{nonsense}");
+        }
     }
 
     #[test]

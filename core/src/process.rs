@@ -6,7 +6,7 @@ mod tests;
 
 #[cfg(feature = "test-util")]
 pub use random::{forget_seed, seed};
-pub use random::{process_id, random_fraction, random_token};
+pub use random::{process_id, random_fraction, random_number, random_token};
 
 use crate::clock::{Clock, Standing};
 use crate::ports::Control;

@@ -34,7 +34,7 @@ use punctual_core::ports::Ports;
 use punctual_core::process::{keep_time, print_line, process_id, stop_signal};
 use punctual_core::schedule::{parse_interval, parse_moment};
 use punctual_core::telemetry::table::Service;
-use punctual_core::telemetry::{self, Exporter};
+use punctual_core::telemetry::{self, Ways};
 use punctual_core::zone::Zones;
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -208,14 +208,14 @@ async fn dispatch(names: Names, args: DispatchArgs, zones: Zones) -> Result<(), 
         look_ahead: s(args.look_ahead_s),
         ..DispatchSettings::default()
     };
-    let ((), exporter) = all_right(settings.check(), Exporter::from_env())?;
+    let ((), ways) = all_right(settings.check(), Ways::from_env())?;
     let aws = open(names).await?;
     let ports = aws.ports();
     let layout = layout_of(&ports).await?;
     aws.check_queues().await.map_err(failed)?;
     aws.clock.check().map_err(failed)?;
     // Handles that were made before count nothing.
-    let telemetry = telemetry::install(exporter, Service::Dispatch, aws.clock.clone()).await;
+    let telemetry = telemetry::install(ways, Service::Dispatch, aws.clock.clone()).await;
     // The version shows in `punctual status`, beside the shards that this copy holds.
     let id = format!("{}+{}", process_id(&args.id), env!("CARGO_PKG_VERSION"));
     tracing::info!(scheduler.id = id, ?settings, ?layout, ?zones, "dispatch starts");

@@ -238,6 +238,7 @@ impl Town {
             due_at: scheduled_at,
             first_enqueued_at: self.clock.now(),
             scheduler: "by hand".into(),
+            trace: None,
         }
     }
 

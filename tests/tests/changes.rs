@@ -302,7 +302,7 @@ async fn a_job_made_again_voids_the_old_lifes_message_and_runs_its_own() {
 
 async fn ask_for_a_run(town: &Town, idempotency_key: &str) -> Result<RunNow, OperationError> {
     let zones = town.timetable().zones;
-    run_now(&town.world.ports(), &*town.clock, zones, &the_run().job_key, Some(idempotency_key)).await
+    run_now(&town.world.ports(), &*town.clock, zones, &the_run().job_key, Some(idempotency_key), None).await
 }
 
 async fn run_by_hand(town: &Town, idempotency_key: &str) -> RunId {
@@ -344,7 +344,7 @@ async fn a_request_repeated_too_late_is_refused_unless_its_run_came_to_be() {
     let plan = FaultPlan::one(Point::Every("queue.send"), Fault::FailBefore(PortError::Permanent("no".into())));
     let ports = Faults::new(&plan, "asks").wrap(town.world.ports());
     let key = the_run().job_key;
-    let failed = run_now(&ports, &*town.clock, town.timetable().zones, &key, Some("k-2")).await;
+    let failed = run_now(&ports, &*town.clock, town.timetable().zones, &key, Some("k-2"), None).await;
     assert!(matches!(failed, Err(OperationError::Store(..))));
     let_it_run(&mut town, 60).await;
     wait(3_600).await;

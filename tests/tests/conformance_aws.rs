@@ -55,6 +55,7 @@ fn a_message() -> Message {
         due_at: at,
         first_enqueued_at: at,
         scheduler: "s".into(),
+        trace: None,
     }
 }
 

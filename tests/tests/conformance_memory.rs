@@ -74,7 +74,13 @@ mod world {
     pub(super) fn request(to: &str) -> Call {
         let job_key = punctual_core::job::JobKey::new("bank", "c-1/bill").expect("the key is well formed");
         let payload = punctual_core::payload::Payload::sms(to, "Your bill is due");
-        Call { reference: RunId { job_key, run_key: RunKey::scheduled(start()) }, attempt: 1, payload, time: S(10) }
+        Call {
+            reference: RunId { job_key, run_key: RunKey::scheduled(start()) },
+            attempt: 1,
+            payload,
+            trace: None,
+            time: S(10),
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -127,6 +127,7 @@ fn the_assumed_size_of_a_message_is_that_of_a_real_one() {
         due_at: row.due_at,
         first_enqueued_at: now,
         scheduler: process_id("scheduler"),
+        trace: None,
     };
     is_near("message", message.encode().len() as f64, Sizes::default().message);
 }

@@ -363,6 +363,7 @@ async fn work_on_a_run_takes_two_write_units_one_read_and_a_third_of_a_queues_ca
             due_at: now,
             first_enqueued_at: now,
             scheduler: "s1".into(),
+            trace: None,
         };
         bodies.push(message.encode());
     }

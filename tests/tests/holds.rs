@@ -213,6 +213,7 @@ async fn enqueue(town: &Town, tenant: &str, jobs: usize, runs: Range<usize>) {
             due_at: at(DUE_AT),
             first_enqueued_at: town.clock.now(),
             scheduler: "by hand".into(),
+            trace: None,
         };
         message.encode()
     };

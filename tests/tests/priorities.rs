@@ -53,6 +53,7 @@ async fn enqueue_for(town: &Town, tenant: &str, priority: Priority, count: usize
             due_at: at(DUE_AT),
             first_enqueued_at: town.clock.now(),
             scheduler: "by hand".into(),
+            trace: None,
         };
         bodies.push(message.encode());
     }

@@ -360,6 +360,7 @@ async fn a_message_that_is_not_due_yet_does_not_run_early() {
         due_at: at(DUE_AT),
         first_enqueued_at: at(0),
         scheduler: "s".into(),
+        trace: None,
     };
     send(&town, early.encode()).await;
     town.start_worker("w");

@@ -6,6 +6,7 @@
 use crate::alive::Alive;
 use crate::returns::{Return, Returned, Returns};
 use crate::service::CALL_TIME;
+use crate::spans;
 use futures::future::join_all;
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
@@ -13,6 +14,7 @@ use punctual_core::lease::{LONGEST_HIDE, Wait, extension};
 use punctual_core::message::{Message, UnreadableMessage};
 use punctual_core::ports::{BATCH, Delivery, RunQueue};
 use punctual_core::priority::Priority;
+use punctual_core::trace::TraceContext;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +27,9 @@ pub struct Held {
     pub delivery: Delivery,
     /// What it holds.
     pub message: Result<Message, UnreadableMessage>,
-    received: Stopwatch,
+    /// The span of the delivery, if its message can be read.
+    pub(crate) trace: Option<TraceContext>,
+    pub(crate) received: Stopwatch,
     trust: Mutex<Trust>,
     is_lost: AtomicBool,
 }
@@ -65,7 +69,9 @@ impl Hands {
     pub fn take(&self, delivery: Delivery, asked: Stopwatch) -> Arc<Held> {
         let trust = Mutex::new(Trust { since: asked, lasts: self.trust });
         let message = Message::decode(&delivery.body);
-        let held = Arc::new(Held { delivery, message, received: asked, trust, is_lost: AtomicBool::new(false) });
+        let trace = message.as_ref().ok().map(|message| spans::delivery(message, &delivery));
+        let is_lost = AtomicBool::new(false);
+        let held = Arc::new(Held { delivery, message, trace, received: asked, trust, is_lost });
         self.lock().insert(held.delivery.receipt.clone(), held.clone());
         held
     }

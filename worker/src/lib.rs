@@ -23,6 +23,7 @@ pub mod service;
 pub mod settings;
 mod shares;
 pub mod slots;
+mod spans;
 pub mod steering;
 pub mod tenants;
 
@@ -99,7 +100,7 @@ fn handlers(cli: &Cli, aws: &Aws, settings: &WorkSettings, id: &str) -> Result<H
 }
 
 async fn work(cli: Cli, checked: Checked) -> Result<Ended, String> {
-    let Checked { names, settings, zones, exporter } = checked;
+    let Checked { names, settings, zones, ways } = checked;
     let id = process_id(&cli.id);
     let aws = connect(names).await.map_err(|e| e.to_string())?;
     aws.check_queues().await.map_err(|e| e.to_string())?;
@@ -107,7 +108,7 @@ async fn work(cli: Cli, checked: Checked) -> Result<Ended, String> {
     let shards = ports.control.shards().await.map_err(|e| e.to_string())?;
     shards.ok_or("the store was never set up: run `punctual setup`")?;
     // Handles that were made before count nothing.
-    let telemetry = telemetry::install(exporter, Service::Worker, aws.clock.clone()).await;
+    let telemetry = telemetry::install(ways, Service::Worker, aws.clock.clone()).await;
     let gateway = Arc::new(handlers(&cli, &aws, &settings, &id)?);
     tracing::info!(worker.id = id, ?settings, ?zones, "work starts");
     let equipment = Equipment { ports, gateway, clock: aws.clock.clone(), zones: Arc::new(zones), settings, id };

@@ -15,6 +15,7 @@ use crate::record::{record, send_letter};
 use crate::returns::Returns;
 use crate::settings::{RECORD_MARGIN, WorkSettings};
 use crate::slots::{Granted, SentAway, Slots};
+use crate::spans;
 use crate::steering::Steered;
 use crate::tenants::Tenants;
 use futures::FutureExt;
@@ -90,6 +91,19 @@ pub(crate) enum Step {
     Fenced,
 }
 
+impl Step {
+    /// For traces.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Step::Settle(status, _) => status.as_str(),
+            Step::Letter { .. } => "dead_letter",
+            Step::PutBack { .. } => "put_back",
+            Step::GiveBack => "given_back",
+            Step::Fenced => "fenced",
+        }
+    }
+}
+
 /// Takes one message all the way; says whether it was put back with nothing done for it. Its job may have been read already.
 pub(crate) async fn handle(
     context: Arc<Context>,
@@ -125,12 +139,15 @@ pub(crate) async fn handle(
         tenant = message.job_key.tenant(),
         queue = %held.delivery.priority,
         worker.id = context.id,
+        trace_id = held.trace.map(|trace| tracing::field::display(trace.id())),
         attempt = tracing::field::Empty,
     );
     async {
         let worked = work(&context, &held, message, job, stop).await;
         let is_put_back = matches!(worked, Err(Step::PutBack { .. }));
-        finish(&context, &held, Some(message), worked.unwrap_or_else(|step| step)).await;
+        let step = worked.unwrap_or_else(|step| step);
+        spans::record_delivery(&context, &held, message, &step);
+        finish(&context, &held, Some(message), step).await;
         is_put_back
     }
     .instrument(span)
@@ -413,7 +430,8 @@ fn prepare(
         let lag = context.clock.now() - message.due_at;
         context.metrics.started(held.delivery.priority, lag.as_seconds_f64());
     }
-    Ok((Call { reference: message.run_id().original(), attempt: begun.attempt, payload, time }, time))
+    let (reference, trace) = (message.run_id().original(), spans::attempt(context, held, begun.attempt));
+    Ok((Call { reference, attempt: begun.attempt, payload, trace, time }, time))
 }
 
 /// The call itself.
@@ -425,7 +443,7 @@ async fn call(
     time: Duration,
     handler: Handler,
 ) -> Outcome {
-    let called_at = context.clock.monotonic();
+    let (called_at, began) = (context.clock.monotonic(), context.clock.now());
     let answer = AssertUnwindSafe(context.gateway.send(request)).catch_unwind();
     let outcome = match tokio::time::timeout(time, answer).await {
         Ok(Ok(outcome)) => outcome,
@@ -436,6 +454,7 @@ async fn call(
         Err(_) => Outcome::Unknown { reason: format!("no answer within {:.1} s", time.as_secs_f64()) },
     };
     context.metrics.call(handler, context.clock.monotonic() - called_at);
+    spans::record_attempt(context, held, request, handler, began, outcome.class());
     context.slots.ended(held.delivery.priority, target, outcome.class(), called_at);
     outcome
 }

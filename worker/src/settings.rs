@@ -13,7 +13,7 @@ use punctual_core::lease::LeaseTimes;
 use punctual_core::payload::Payload;
 use punctual_core::priority::Priority;
 use punctual_core::retry::GatewayPolicy;
-use punctual_core::telemetry::Exporter;
+use punctual_core::telemetry::Ways;
 use punctual_core::turns::SlotCounts;
 use punctual_core::zone::Zones;
 use std::num::NonZeroU32;
@@ -170,7 +170,7 @@ pub struct Checked {
     /// The zone rules.
     pub zones: Zones,
     /// Where its metrics go.
-    pub exporter: Exporter,
+    pub ways: Ways,
 }
 
 impl Cli {
@@ -181,7 +181,7 @@ impl Cli {
     pub fn checked(&self) -> Result<Checked, Vec<String>> {
         let s = Duration::from_secs;
         let mut problems = Vec::new();
-        let exporter = Exporter::from_env().map_err(|e| problems.extend(e)).ok();
+        let ways = Ways::from_env().map_err(|e| problems.extend(e)).ok();
         let names = Names::new(&self.prefix).map_err(|e| problems.push(e)).ok();
         let zones = Zones::load(self.tzdir.as_deref()).map_err(|e| problems.push(e.to_string())).ok();
         problems.extend(self.sms_url.as_deref().and_then(|url| check_url(url).err()));
@@ -231,8 +231,8 @@ impl Cli {
         if !(1..=600).contains(&self.takeover_grace_s) {
             problems.push(format!("a take-over grace of {} s is out of range 1-600", self.takeover_grace_s));
         }
-        let (Some(names), Some(zones), Some(slots), Some(webhook_allow), Some(exporter), true) =
-            (names, zones, slots, webhook_allow, exporter, problems.is_empty())
+        let (Some(names), Some(zones), Some(slots), Some(webhook_allow), Some(ways), true) =
+            (names, zones, slots, webhook_allow, ways, problems.is_empty())
         else {
             return Err(problems);
         };
@@ -256,7 +256,7 @@ impl Cli {
             stop: s(self.stop_s),
             alive_file: self.alive_file.clone(),
         };
-        Ok(Checked { names, settings, zones, exporter })
+        Ok(Checked { names, settings, zones, ways })
     }
 }
 

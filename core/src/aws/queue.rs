@@ -230,6 +230,7 @@ mod tests {
             due_at: at,
             first_enqueued_at: at,
             scheduler: "s".into(),
+            trace: None,
         }
     }
 

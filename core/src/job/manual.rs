@@ -40,6 +40,7 @@ impl Job {
             due_at: at,
             first_enqueued_at: at,
             scheduler: "by hand".into(),
+            trace: None,
         })
     }
 
@@ -60,6 +61,7 @@ impl Job {
             due_at: original.due_at,
             first_enqueued_at: now,
             scheduler: "replay".into(),
+            trace: None,
         })
     }
 
@@ -83,6 +85,7 @@ impl Job {
             due_at: self.spec.due_at(&Firing { at: scheduled_at, wall: None }),
             first_enqueued_at: now,
             scheduler: "requeue".into(),
+            trace: None,
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::payload::{Handler, Payload};
 use crate::retry::Outcome;
 use crate::run::RunId;
+use crate::trace::TraceContext;
 use async_trait::async_trait;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub struct Call {
     pub attempt: u32,
     /// What it carries, its texts finished.
     pub payload: Payload,
+    /// The span that it is, for whoever is called to go on from.
+    pub trace: Option<TraceContext>,
     /// How long its caller waits, counted from when it is made: an outcome that is known must be handed over before.
     pub time: Duration,
 }

@@ -40,6 +40,11 @@ pub fn random_fraction() -> f64 {
     random()
 }
 
+/// A random number.
+pub fn random_number() -> u64 {
+    random()
+}
+
 fn random<T>() -> T
 where
     StandardUniform: Distribution<T>,

@@ -34,6 +34,7 @@ fn message() -> Message {
         due_at: at,
         first_enqueued_at: at,
         scheduler: "test".into(),
+        trace: None,
     }
 }
 

@@ -1,10 +1,11 @@
-//! Which way the metrics of a process go, and what it takes to keep them going there.
+//! Which way the metrics and spans of a process go, and what it takes to keep them going there.
 
 use super::admin::{Render, serve};
 use super::emf::{Emf, Flusher};
 use super::handles::Tabled;
 use super::prometheus::{self, keep_up};
 use super::table::{BUILD_INFO, Service};
+use super::traces::{self, Otlp, TraceExport};
 use crate::clock::Clock;
 use metrics::{Recorder, set_global_recorder, with_local_recorder};
 use std::fs::File;
@@ -42,11 +43,7 @@ pub enum Exporter {
 }
 
 impl Exporter {
-    /// What the environment says.
-    ///
-    /// # Errors
-    /// One line for each problem.
-    pub fn from_env() -> Result<Self, Vec<String>> {
+    fn from_env() -> Result<Self, Vec<String>> {
         let value = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         let is_function = value("AWS_LAMBDA_RUNTIME_API").or(value("AWS_LAMBDA_FUNCTION_NAME")).is_some();
         Self::choose(value(CHOICE).as_deref(), value(LISTEN).as_deref(), is_function)
@@ -83,9 +80,32 @@ impl Exporter {
     }
 }
 
-/// What keeps metrics going out, for as long as it lives.
+/// Where what a process tells of itself goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ways {
+    /// Its metrics.
+    pub metrics: Exporter,
+    /// Its spans.
+    pub traces: TraceExport,
+}
+
+impl Ways {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// One line for each problem.
+    pub fn from_env() -> Result<Self, Vec<String>> {
+        match (Exporter::from_env(), TraceExport::from_env()) {
+            (Ok(metrics), Ok(traces)) => Ok(Ways { metrics, traces }),
+            (metrics, traces) => Err([metrics.err(), traces.err()].into_iter().flatten().flatten().collect()),
+        }
+    }
+}
+
+/// What keeps metrics and spans going out, for as long as it lives.
 pub struct Telemetry {
     clock: Arc<dyn Clock>,
+    spans: Option<Arc<Otlp>>,
     flusher: Option<Arc<Flusher>>,
     server: Option<Server>,
     /// Ended with it.
@@ -100,18 +120,19 @@ struct Server {
 
 type Recording = Box<dyn Recorder + Send + Sync>;
 
-/// Starts an exporter, and records with it all that is counted by handles made from now on. It works without a port too:
-/// figures that nobody can read are no reason to leave work undone.
-pub async fn install(exporter: Exporter, service: Service, clock: Arc<dyn Clock>) -> Telemetry {
-    let (recorder, telemetry) = start(exporter, service, clock.clone()).await;
-    match recorder.map(set_global_recorder) {
+/// Starts exporters, and records with them all that is counted by handles made from now on, and every span. It works
+/// without a port or a collector too: figures that nobody can read are no reason to leave work undone.
+pub async fn install(ways: Ways, service: Service, clock: Arc<dyn Clock>) -> Telemetry {
+    let (recorder, telemetry) = start(ways.metrics, service, clock.clone()).await;
+    let telemetry = match recorder.map(set_global_recorder) {
         None | Some(Ok(())) => telemetry,
         Some(Err(_)) => {
             // As in tests that run two services in one process.
             tracing::debug!("this process has an exporter of metrics already; it keeps that one");
             Telemetry::idle(clock)
         }
-    }
+    };
+    Telemetry { spans: traces::install(ways.traces, service), ..telemetry }
 }
 
 /// Starts an exporter, and leaves its recorder to the caller.
@@ -147,7 +168,7 @@ fn standard_output() -> io::Result<File> {
 
 impl Telemetry {
     fn idle(clock: Arc<dyn Clock>) -> Self {
-        Telemetry { clock, flusher: None, server: None, beside: JoinSet::new() }
+        Telemetry { clock, spans: None, flusher: None, server: None, beside: JoinSet::new() }
     }
 
     /// Where metrics are served, if they are.
@@ -155,9 +176,12 @@ impl Telemetry {
         self.server.as_ref().map(|server| server.address)
     }
 
-    /// Has what was counted written, where it is written: to be called at the end of each invocation of a function, which may
-    /// be frozen after it.
+    /// Has what was counted written, where it is written, and spans sent: to be called at the end of each invocation of a
+    /// function, which may be frozen after it.
     pub async fn flush(&self) {
+        if let Some(spans) = &self.spans {
+            spans.flush().await;
+        }
         if let Some(flusher) = &self.flusher {
             flusher.flush(self.clock.now().timestamp_millis()).await;
         }
@@ -165,6 +189,9 @@ impl Telemetry {
 
     /// Flushes, and ends what was started.
     pub async fn stop(mut self) {
+        if let Some(spans) = self.spans.take() {
+            spans.stop().await;
+        }
         self.flush().await;
         if let Some(Server { stop, serving, .. }) = self.server.take() {
             // It may have ended.

@@ -36,7 +36,7 @@ fn with_queues(sms_url: String, sqs: aws_sdk_sqs::Client, allowed: &str) -> Hand
 async fn send(handlers: &Handlers, payload: Payload) -> Outcome {
     let job_key = JobKey::new("bank", "c-1/bill").unwrap();
     let reference = RunId { job_key, run_key: RunKey::scheduled("2026-12-05T03:30:00Z".parse().unwrap()) };
-    handlers.send(&Call { reference, attempt: 1, payload, time: TIME }).await
+    handlers.send(&Call { reference, attempt: 1, payload, trace: None, time: TIME }).await
 }
 
 fn to_queue(url: &str) -> Payload {

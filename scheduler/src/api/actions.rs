@@ -90,7 +90,7 @@ pub(super) async fn act(
             if conditions.version.is_some_and(|version| version != job.version) {
                 return Err(Problem::changed(job.version));
             }
-            match run_now(&api.ports, &*api.clock, &api.zones, &key, idempotency_key.as_deref()).await? {
+            match run_now(&api.ports, &*api.clock, &api.zones, &key, idempotency_key.as_deref(), caller.trace).await? {
                 RunNow::Missing => Err(no_job(&key)),
                 RunNow::Enqueued(run) => {
                     let shown = json!({
@@ -216,7 +216,7 @@ async fn do_one(
                 Err(error) => refused(error)?,
             }
         }
-        Action::Run => match run_now(&api.ports, &*api.clock, &api.zones, key, idempotency_key).await {
+        Action::Run => match run_now(&api.ports, &*api.clock, &api.zones, key, idempotency_key, caller.trace).await {
             Ok(RunNow::Enqueued(_)) => Done::Changed,
             Ok(RunNow::Missing) => return Ok(None),
             Err(error) => refused(error)?,

@@ -10,9 +10,13 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use punctual_core::access::{ApiKey, Reach, Role};
 use punctual_core::job::check_tenant;
+use punctual_core::process::random_number;
 use punctual_core::telemetry::table;
+use punctual_core::telemetry::traces::{self, KeyValue, Span, SpanKind};
+use punctual_core::trace::{SpanKey, TRACEPARENT, TraceContext};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,17 +37,19 @@ pub struct Caller {
     tenant: Option<String>,
     /// The key by which they ask; none = none is needed.
     key: Option<String>,
+    /// The span of the request, in which runs that it makes go on.
+    pub(super) trace: Option<TraceContext>,
 }
 
 impl Caller {
     /// Somebody who runs the installation, in this very process.
     pub fn operator(by: &str) -> Self {
-        Caller { reach: Reach::Everyone, role: Role::Operate, by: by.to_owned(), tenant: None, key: None }
+        Caller { reach: Reach::Everyone, role: Role::Operate, by: by.to_owned(), tenant: None, key: None, trace: None }
     }
 
     fn of(key: &ApiKey) -> Self {
         let by = format!("{} ({})", key.label, key.id);
-        Caller { reach: key.reach.clone(), role: key.role, by, tenant: None, key: Some(key.id.clone()) }
+        Caller { reach: key.reach.clone(), role: key.role, by, tenant: None, key: Some(key.id.clone()), trace: None }
     }
 
     /// With the tenant that the request names.
@@ -109,11 +115,16 @@ pub(super) async fn pass(
     next: Next,
 ) -> Response {
     let began = api.clock.monotonic();
-    let mut response = match admit(&api, route, &mut request).await {
+    let (given, began_at) = (trace_of(request.headers()), api.now());
+    let trace = route.role.and_then(|_| span_of(route, given));
+    let mut response = match admit(&api, route, &mut request, trace).await {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
     count(route, response.status(), api.clock.monotonic().saturating_sub(began));
+    if let Some(context) = trace {
+        record(route, context, given, (began_at, api.now()), response.status());
+    }
     tracing::debug!(op = ?route.op, status = response.status().as_u16(), "answered");
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -145,7 +156,36 @@ fn count(route: &'static Route, status: StatusCode, took: Duration) {
     table::API_REQUEST.histogram(&[]).record(took.as_secs_f64());
 }
 
-async fn admit(api: &Api, route: &Route, request: &mut Request) -> Result<(), Problem> {
+/// The trace that a request says it belongs to.
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    TraceContext::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
+}
+
+/// The span of a request; without a record of spans here, the one that it names.
+fn span_of(route: &Route, given: Option<TraceContext>) -> Option<TraceContext> {
+    if !traces::are_recorded() {
+        return given;
+    }
+    // A client that asks again names the same span again.
+    let key = SpanKey { what: name_of(route.op), by: "api", nth: random_number() };
+    let trace_id = || u128::from(random_number()) << 64 | u128::from(random_number());
+    Some(given.map_or_else(|| TraceContext::first(trace_id(), key, traces::ratio()), |given| given.child(key)))
+}
+
+fn record(
+    route: &Route,
+    context: TraceContext,
+    parent: Option<TraceContext>,
+    time: (DateTime<Utc>, DateTime<Utc>),
+    status: StatusCode,
+) {
+    let failure = status.is_server_error().then_some("server error");
+    traces::record(Span { name: name_of(route.op), kind: SpanKind::Server, context, parent, time, failure }, || {
+        vec![KeyValue::new("http.response.status_code", i64::from(status.as_u16()))]
+    });
+}
+
+async fn admit(api: &Api, route: &Route, request: &mut Request, trace: Option<TraceContext>) -> Result<(), Problem> {
     let Some(role) = route.role else { return Ok(()) };
     let trusted = request.extensions_mut().remove::<Trusted>();
     let caller = match trusted {
@@ -159,7 +199,7 @@ async fn admit(api: &Api, route: &Route, request: &mut Request) -> Result<(), Pr
     if caller.role < role {
         return Err(Problem::forbidden(format!("this needs the role {role}, and the key has {}", caller.role)));
     }
-    let caller = caller.asking(request.headers())?;
+    let caller = Caller { trace, ..caller.asking(request.headers())? };
     request.extensions_mut().insert(caller);
     Ok(())
 }

@@ -272,7 +272,7 @@ async fn replay_one(api: &Api, caller: &Caller, run: &RunId, is_dry: bool) -> Re
     if is_dry {
         return Ok(("would_be_replayed", json!({"replay": key.as_str()})));
     }
-    perform_replay(&api.ports, &*api.clock, planned, &caller.by).await?;
+    perform_replay(&api.ports, &*api.clock, planned, &caller.by, caller.trace).await?;
     Ok(("replayed", json!({"replay": key.as_str()})))
 }
 

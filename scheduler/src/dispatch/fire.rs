@@ -143,7 +143,10 @@ impl Dispatcher {
             return vec![Post::Left; firings.len()];
         };
         let first_enqueued_at = self.clock.now();
-        let body = |firing: &Firing| Message { first_enqueued_at, ..firing.message.clone() }.encode();
+        let body = |firing: &Firing| {
+            let trace = self.span_of_send(&firing.message, first_enqueued_at);
+            Message { first_enqueued_at, trace, ..firing.message.clone() }.encode()
+        };
         let bodies: Vec<String> = firings.iter().map(body).collect();
         self.metrics.due(priority, firings.len());
         let sent = self.ports.queue.send_after(priority, &bodies, delay).await;
@@ -161,6 +164,7 @@ impl Dispatcher {
             Ok(()) => {
                 let lag = (visible_at - firing.message.due_at).as_seconds_f64();
                 self.metrics.enqueued(priority, lag.max(0.0));
+                self.record_send(priority, &firing.message, first_enqueued_at);
                 Post::Accepted
             }
             Err(error @ PortError::Permanent(_)) => Post::Refused(error),

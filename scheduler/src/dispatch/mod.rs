@@ -18,6 +18,7 @@ mod queues;
 pub mod service;
 mod shard;
 mod soon;
+mod spans;
 mod sweep;
 mod trouble;
 mod watch;

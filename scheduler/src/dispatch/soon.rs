@@ -232,6 +232,7 @@ mod tests {
             due_at,
             first_enqueued_at: due_at,
             scheduler: "s".into(),
+            trace: None,
         };
         let to = Advanced { state: JobState::Done, next: None, passed: None, expires_at: None };
         let from = AdvanceFrom { next_scheduled_at: due_at, version: 1 };

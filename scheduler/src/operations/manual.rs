@@ -5,10 +5,12 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use punctual_core::clock::Clock;
 use punctual_core::error::PortError;
 use punctual_core::job::{JobKey, request_token};
+use punctual_core::message::Message;
 use punctual_core::ports::{JobRead, Ports};
 use punctual_core::process::random_token;
 use punctual_core::run::{RunId, RunKey};
 use punctual_core::schedule::whole_second;
+use punctual_core::trace::TraceContext;
 use punctual_core::zone::Zones;
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ pub enum RunNow {
 }
 
 /// Enqueues a run of a job now. Asked again with the same idempotency key it is the same run: once that has its row,
-/// nothing more is sent. Without a key each call is a run of its own, and so is one whose answer was lost.
+/// nothing more is sent; it goes on in `trace`, if one is given. Without a key each call is a run of its own, and so is one whose answer was lost.
 ///
 /// # Errors
 /// When the job does not allow it, the idempotency key cannot be taken or belongs to a run that never came to be and is too
@@ -36,6 +38,7 @@ pub async fn run_now(
     zones: &Zones,
     key: &JobKey,
     idempotency_key: Option<&str>,
+    trace: Option<TraceContext>,
 ) -> Result<RunNow, OperationError> {
     let failed = |error| OperationError::Store(key.to_string(), error);
     clock.check().map_err(|off| OperationError::Clock(key.to_string(), off))?;
@@ -68,6 +71,7 @@ pub async fn run_now(
             first
         }
     };
+    let message = Message { trace, ..message };
     let body = [message.encode()];
     let send = || async {
         let sent = ports.queue.send(job.spec.priority, &body).await?.pop();

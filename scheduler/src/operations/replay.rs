@@ -11,6 +11,7 @@ use punctual_core::message::Message;
 use punctual_core::ports::{Attended, JobRead, Ports, RowRead};
 use punctual_core::priority::Priority;
 use punctual_core::run::{RunId, RunRow, RunStatus};
+use punctual_core::trace::TraceContext;
 use punctual_core::zone::Zones;
 
 /// What came of asking for a replay.
@@ -64,7 +65,7 @@ pub async fn replay(
 ) -> Result<Replay, OperationError> {
     match plan_replay(ports, clock, zones, run).await? {
         ReplayPlan::Nothing(why) => Ok(why),
-        ReplayPlan::Enqueue(planned) => perform_replay(ports, clock, planned, by).await.map(Replay::Enqueued),
+        ReplayPlan::Enqueue(planned) => perform_replay(ports, clock, planned, by, None).await.map(Replay::Enqueued),
     }
 }
 
@@ -119,7 +120,7 @@ async fn row_of(ports: &Ports, run: &RunId) -> Result<Option<RunRow>, OperationE
     }
 }
 
-/// Makes a replay that was decided.
+/// Makes a replay that was decided; it goes on in `trace`, if one is given.
 ///
 /// # Errors
 /// When store or queue still fail after several tries.
@@ -128,10 +129,11 @@ pub async fn perform_replay(
     clock: &dyn Clock,
     planned: Planned,
     by: &str,
+    trace: Option<TraceContext>,
 ) -> Result<RunId, OperationError> {
     let run = planned.run();
     let failed = |error| OperationError::Store(run.job_key.to_string(), error);
-    let body = [planned.message.encode()];
+    let body = [Message { trace, ..planned.message }.encode()];
     let send = || async {
         let sent = ports.queue.send(planned.priority, &body).await?.pop();
         sent.unwrap_or_else(|| Err(PortError::Unknown("the queue did not say what came of a send".into())))

@@ -37,6 +37,7 @@ impl Local {
                         due_at: scheduled_at,
                         first_enqueued_at: scheduled_at,
                         scheduler: "by hand".into(),
+                        trace: None,
                     })
                     .collect();
                 runs.extend(messages.iter().map(Message::run_id));

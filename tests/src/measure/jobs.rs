@@ -199,6 +199,7 @@ fn message(job: Job, now: DateTime<Utc>) -> anyhow::Result<Message> {
         due_at: job.next_due_at.context("a new job has a due time")?,
         first_enqueued_at: now,
         scheduler: "benchmark".to_owned(),
+        trace: None,
     })
 }
 

@@ -157,7 +157,7 @@ impl Request {
     }
 
     async fn run(&self, request: Option<&str>) -> Result<Answer, OperationError> {
-        Ok(match run_now(&self.ports, &*self.clock, &self.zones, &self.key, request).await? {
+        Ok(match run_now(&self.ports, &*self.clock, &self.zones, &self.key, request, None).await? {
             RunNow::Enqueued(run) => Answer::Enqueued(run),
             RunNow::Missing => Answer::Refused("there is no such job".into()),
         })

@@ -391,6 +391,7 @@ impl Real {
             due_at: at(message.due),
             first_enqueued_at: at(0),
             scheduler: "s".into(),
+            trace: None,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What all calls over HTTP share.
 
 use chrono::{DateTime, Utc};
+use punctual_core::ports::Call;
 use punctual_core::retry::Outcome;
+use punctual_core::trace::TRACEPARENT;
 use reqwest::header::HeaderMap;
-use reqwest::{Client, ClientBuilder, Response};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
 use std::time::Duration;
 
 /// An idle connection is closed before most servers close it: a request that meets a closing one gets no answer.
@@ -31,6 +33,14 @@ pub(super) fn client(attempt_timeout: Duration) -> ClientBuilder {
 /// When none can be made.
 pub(super) fn build(client: ClientBuilder) -> Result<Client, String> {
     client.build().map_err(|e| format!("no HTTP client can be made: {e}"))
+}
+
+/// A request that says of which trace it is.
+pub(super) fn traced(request: RequestBuilder, call: &Call) -> RequestBuilder {
+    match call.trace {
+        Some(trace) => request.header(TRACEPARENT, trace.to_string()),
+        None => request,
+    }
 }
 
 /// What an answer asks for: seconds, or a date, counted from `now`.

@@ -57,7 +57,7 @@ impl Gateway for Handlers {
             (Payload::Webhook { url, body, secret, .. }, ..) => {
                 self.webhooks.send(call, url, body, secret.as_ref()).await
             }
-            (Payload::Queue { url, body, .. }, ..) => self.queues.send(&call.reference, url, body).await,
+            (Payload::Queue { url, body, .. }, ..) => self.queues.send(call, url, body).await,
             (Payload::Noop, ..) => Outcome::Delivered { gateway_ref: String::new() },
             (payload, ..) => {
                 let reason = format!("this worker has nothing configured for {}", payload.handler().as_str());

@@ -8,9 +8,10 @@ use aws_sdk_sqs::operation::send_message::SendMessageError;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use punctual_core::address::{AllowList, check_queue_url};
 use punctual_core::aws::Names;
+use punctual_core::ports::Call;
 use punctual_core::priority::Priority;
 use punctual_core::retry::Outcome;
-use punctual_core::run::RunId;
+use punctual_core::trace::TRACEPARENT;
 use std::error::Error;
 
 /// The attribute that holds the run's id: the same for every attempt.
@@ -35,7 +36,7 @@ impl Queues {
         Queues { client, allowed, own }
     }
 
-    pub(super) async fn send(&self, reference: &RunId, url: &str, body: &str) -> Outcome {
+    pub(super) async fn send(&self, call: &Call, url: &str, body: &str) -> Outcome {
         let queue = match check_queue_url(url, &self.allowed) {
             Ok(queue) => queue,
             Err(reason) => return Outcome::Permanent { reason },
@@ -45,20 +46,27 @@ impl Queues {
                 reason: "the queue is one of Punctual's own: runs are made by jobs alone".into(),
             };
         }
-        let id = MessageAttributeValue::builder().data_type("String").string_value(reference.to_string()).build();
-        let id = id.expect("its type is set");
-        let call = self.client.send_message().queue_url(queue.url).message_body(body).message_attributes(RUN_ID, id);
+        let send = self.client.send_message().queue_url(queue.url).message_body(body);
+        let send = send.message_attributes(RUN_ID, text(call.reference.to_string()));
+        let send = match call.trace {
+            Some(trace) => send.message_attributes(TRACEPARENT, text(trace.to_string())),
+            None => send,
+        };
         // Tries of the SDK's own could each put a message, and only the last one would be judged.
         let once = Builder::new().retry_config(RetryConfig::disabled());
         let config = match queue.region {
             Some(region) => once.region(Region::new(region)),
             None => once,
         };
-        match call.customize().config_override(config).send().await {
+        match send.customize().config_override(config).send().await {
             Ok(answer) => Outcome::Delivered { gateway_ref: answer.message_id.unwrap_or_default() },
             Err(error) => failed(&error),
         }
     }
+}
+
+fn text(value: String) -> MessageAttributeValue {
+    MessageAttributeValue::builder().data_type("String").string_value(value).build().expect("its type is set")
 }
 
 fn failed(error: &SdkError<SendMessageError>) -> Outcome {

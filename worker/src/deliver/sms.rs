@@ -3,7 +3,7 @@
 //! What differs from gateway to gateway is an [`Adapter`]: how it is asked, and what its answers mean.
 
 use super::TimeLeft;
-use super::http::{build, client, failed, read, retry_after};
+use super::http::{build, client, failed, read, retry_after, traced};
 use punctual_core::clock::Clock;
 use punctual_core::ports::Call;
 use punctual_core::retry::Outcome;
@@ -88,6 +88,7 @@ impl SmsGateway {
         let message = TextMessage { reference: &call.reference.to_string(), to, text };
         let body = self.adapter.body(message);
         let request = self.client.post(self.url.clone()).header("x-punctual-worker", &self.worker).json(&body);
+        let request = traced(request, call);
         match request.send().await {
             Ok(answer) => {
                 let status = answer.status().as_u16();
@@ -153,7 +154,7 @@ mod tests {
         let time = Duration::from_millis(900);
         let at = DateTime::from_timestamp(1_796_441_400, 0).unwrap();
         let reference = RunId { job_key: JobKey::new("bank", "c-1/bill").unwrap(), run_key: RunKey::scheduled(at) };
-        let call = Call { reference, attempt: 1, payload: Payload::Noop, time };
+        let call = Call { reference, attempt: 1, payload: Payload::Noop, trace: None, time };
         let (url, clock) = (server_without_body().await, Arc::new(TokioClock::new(at)));
         let gateway = SmsGateway::new(&url, "w1".into(), Box::new(JsonAdapter), time, clock).unwrap();
         let outcome = tokio::time::timeout(time, gateway.send(&call, TO, "Your bill is due")).await;

@@ -5,7 +5,7 @@
 
 use super::TimeLeft;
 use super::guard::{Guard, Judge, Lookup, refused};
-use super::http::{build, client, failed, read, retry_after};
+use super::http::{build, client, failed, read, retry_after, traced};
 use base64::Engine;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::general_purpose::STANDARD;
@@ -91,7 +91,7 @@ impl Webhooks {
                 None => return Outcome::Permanent { reason: "its signing secret cannot be read".into() },
             }
         }
-        match request.body(body.to_owned()).send().await {
+        match traced(request, call).body(body.to_owned()).send().await {
             Ok(answer) => {
                 let outcome = judge(answer.status().as_u16(), retry_after(answer.headers(), self.clock.now()));
                 // Nothing of it is needed, but a connection whose answer was read can serve the next call.

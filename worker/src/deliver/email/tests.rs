@@ -23,7 +23,7 @@ fn run() -> RunId {
 }
 
 fn call(time: Duration) -> Call {
-    Call { reference: run(), attempt: 1, payload: Payload::Noop, time }
+    Call { reference: run(), attempt: 1, payload: Payload::Noop, trace: None, time }
 }
 
 /// What a server says where it does not say yes: at a command (`HELLO`, `MAIL`, `RCPT`, `DATA`, `TEXT`, `QUIT`), this;

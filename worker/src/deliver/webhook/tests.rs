@@ -104,7 +104,7 @@ fn webhooks(allowed: &str, names: &Arc<Names>) -> Webhooks {
 }
 
 fn attempt(reference: RunId, attempt: u32) -> Call {
-    Call { reference, attempt, payload: Payload::Noop, time: TIME }
+    Call { reference, attempt, payload: Payload::Noop, trace: None, time: TIME }
 }
 
 async fn call(webhooks: &Webhooks, url: &str) -> Outcome {
