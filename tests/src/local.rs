@@ -506,7 +506,8 @@ impl Process {
 
     /// What it has said that a person must look at.
     pub fn errors(&self) -> Vec<String> {
-        self.log().lines().filter(|line| line.contains(" ERROR ")).map(str::to_owned).collect()
+        let is_error = |line: &&str| line.contains(" ERROR ") || line.contains(r#""level":"ERROR""#);
+        self.log().lines().filter(is_error).map(str::to_owned).collect()
     }
 }
 

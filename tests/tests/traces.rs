@@ -102,9 +102,11 @@ async fn chain<const N: usize>(collector: &Collector, trace: &str, names: [&str;
 
 async fn recorded() -> anyhow::Result<()> {
     let collector = Collector::start(Manner::Takes).await?;
-    let town = Town::start(&collector, &[("PUNCTUAL_TRACES", "otlp")]).await?;
+    let for_machines = [("PUNCTUAL_LOG_FORMAT", "json"), ("PUNCTUAL_LOG", "debug")];
+    let town = Town::start(&collector, &[&[("PUNCTUAL_TRACES", "otlp")], &for_machines[..]].concat()).await?;
     town.add("c-1/bill", 3, sms()).await?;
     let called = until_called(&collector, 1).await?[0];
+    is_logged_for_machines(&town.processes, called)?;
     let trace = called.id().to_string();
     let [send, process, attempt] = chain(&collector, &trace, ["send", "process", "attempt"]).await?;
     ensure!(send.parent_id.is_empty() && process.parent_id == send.span_id && attempt.parent_id == process.span_id);
@@ -125,6 +127,25 @@ async fn recorded() -> anyhow::Result<()> {
     let told = format!("{:?}", collector.spans());
     ensure!(!told.contains("7700") && !told.contains("Your bill") && !told.contains(&town.key));
     town.stop().await
+}
+
+/// Every line is a JSON object, and what a worker says of a run names the run and its trace.
+fn is_logged_for_machines(processes: &[Process], called: TraceContext) -> anyhow::Result<()> {
+    let mut of_the_call = Vec::new();
+    for process in processes {
+        for line in process.log().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            ensure!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
+            of_the_call.extend((line["message"] == "its call goes out").then(|| line["span"].clone()));
+        }
+    }
+    let [span] = &of_the_call[..] else { anyhow::bail!("one call was made: {of_the_call:?}") };
+    let is_text = |name: &&str| span[*name].as_str().is_some_and(|text| !text.is_empty());
+    let missing: Vec<&str> =
+        ["job.id", "run.id", "tenant", "queue", "worker.id"].into_iter().filter(|n| !is_text(n)).collect();
+    ensure!(missing.is_empty() && span["attempt"] == 1, "{missing:?}: {span}");
+    ensure!(span["trace_id"] == called.id().to_string(), "{span}");
+    Ok(())
 }
 
 async fn not_recorded() -> anyhow::Result<()> {
