@@ -323,8 +323,12 @@ pub const API_REQUESTS: Metric = counter(
     API,
     "Requests answered, by operation and class of status.",
 )
-.alarm("api-errors")
 .emf(SUM);
+/// Requests that the API could not answer.
+pub const API_FAILURES: Metric =
+    counter("punctual_api_failures_total", &[], API, "Requests answered 5xx: by a defect, or by the store's trouble.")
+        .alarm("api-errors")
+        .emf(SUM);
 /// Time to answer.
 pub const API_REQUEST: Metric =
     metric("punctual_api_request_seconds", Kind::Histogram(REQUEST), &[], API, "Time it took to answer a request.")
@@ -423,6 +427,7 @@ pub const ALL: &[&Metric] = &[
     &RATE_SHARES_HELD,
     &CIRCUITS,
     &API_REQUESTS,
+    &API_FAILURES,
     &API_REQUEST,
     &HEARTBEAT_LAG,
     &HEARTBEAT_TIMESTAMP,
