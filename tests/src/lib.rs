@@ -3,7 +3,7 @@
 //! [`Town`] is a small world in memory and in virtual time, with schedulers and workers that are the real services. A
 //! process that a fault crashes is started again, as an operator's platform would. [`watch`] looks at what passes through
 //! a port, [`broken`] breaks a part of one, [`logs`] looks at what is logged,
-//! [`counters`] at what is counted. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
+//! [`counters`] at what is counted, [`scrape`] reads it from a process's port. [`local`] starts real processes on the local stack; [`rounds`] and [`outage`] are proofs
 //! with them, small in the tests and at full size by the words of [`multicall`]; [`measure`] is what the benchmarks share.
 
 pub mod broken;
@@ -19,6 +19,7 @@ pub mod multicall;
 pub mod outage;
 pub mod rounds;
 pub mod runtime_api;
+pub mod scrape;
 pub mod simulation;
 pub mod watch;
 

@@ -5,6 +5,10 @@
 
 mod by_hand;
 mod limits;
+mod process;
+
+use process::Outputs;
+pub use process::{Process, assert_discreet};
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,29 +26,22 @@ use punctual_core::zone::Zones;
 use punctual_localstack::gateway::GatewayConfig;
 use punctual_localstack::multicall::{SCHEDULER, WORKER};
 use punctual_localstack::stack::{AcceptedMessage, Stack, StackConfig};
-use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 const POLL: Duration = Duration::from_millis(100);
-/// For so long a process may take to stop in order.
-const STOP_TIME: Duration = Duration::from_secs(40);
 /// For so long a process may take to be there.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// For so long copies may take until they hold their shares.
 const SHARING_TIME: Duration = Duration::from_secs(90);
 const CALLS_AT_ONCE: usize = 64;
 const PAGE: usize = 500;
-
-/// What the phone numbers and texts of all tests begin with.
-const PERSONAL: [&str; 4] = ["+447700", "447700900", "Your bill", "ana@example.com"];
 
 /// A local stack, and the processes that belong to it.
 pub struct Local {
@@ -59,6 +56,7 @@ pub struct Local {
     program: PathBuf,
     settings: Vec<(&'static str, String)>,
     logs: TempDir,
+    disk_is_full: bool,
 }
 
 /// A message that a queue took.
@@ -139,7 +137,12 @@ impl Local {
         let given = settings.iter().map(|(name, value)| (*name, (*value).to_owned()));
         let settings = stack.exports().into_iter().chain(given).collect();
         let (ports, program, logs) = (aws.ports(), program.into(), tempfile::tempdir()?);
-        Ok(Local { stack, aws, ports, ledger, program, settings, logs })
+        Ok(Local { stack, aws, ports, ledger, program, settings, logs, disk_is_full: false })
+    }
+
+    /// Lets every write to standard output and standard error of processes started from now on fail, as on a full disk.
+    pub fn fill_disk(&mut self) {
+        self.disk_is_full = true;
     }
 
     /// The store's time.
@@ -221,22 +224,12 @@ impl Local {
     ) -> anyhow::Result<Process> {
         let mut command = self.command(word, args);
         command.envs(settings.iter().copied());
-        self.spawn_with_log(name, command, log)
+        Process::start(name, command, self.logs.path(), Outputs::LogTo(log))
     }
 
     fn spawn(&self, name: &str, command: Command) -> anyhow::Result<Process> {
-        let log = File::create(self.log_of(name))?;
-        self.spawn_with_log(name, command, log.into())
-    }
-
-    fn log_of(&self, name: &str) -> PathBuf {
-        self.logs.path().join(format!("{name}.log"))
-    }
-
-    fn spawn_with_log(&self, name: &str, mut command: Command, log: Stdio) -> anyhow::Result<Process> {
-        let child = command.stdout(Stdio::null()).stderr(log).spawn();
-        let child = child.with_context(|| format!("{} cannot be started", self.program.display()))?;
-        Ok(Process { name: name.to_owned(), child, log: self.log_of(name) })
+        let outputs = if self.disk_is_full { Outputs::FullDisk } else { Outputs::Kept };
+        Process::start(name, command, self.logs.path(), outputs)
     }
 
     /// Starts a scheduler copy of this name.
@@ -457,105 +450,6 @@ pub async fn eventually(
     tokio::time::timeout(within, wait)
         .await
         .unwrap_or_else(|_| bail!("waited {} s in vain until {what}", within.as_secs()))
-}
-
-/// A running process. It is killed when this is dropped.
-pub struct Process {
-    /// Its name.
-    pub name: String,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid as i32));
-        let pid = pid.with_context(|| format!("{} has ended by itself", self.name))?;
-        Ok(kill_process(pid, signal)?)
-    }
-
-    /// Ends it at once, as a crash would.
-    ///
-    /// # Errors
-    /// When it has ended by itself.
-    pub async fn kill(mut self) -> anyhow::Result<()> {
-        self.check()?;
-        Ok(self.child.kill().await?)
-    }
-
-    /// Lets it stand still (SIGSTOP).
-    ///
-    /// # Errors
-    /// When it has ended by itself.
-    pub fn freeze(&self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)
-    }
-
-    /// Lets it go on (SIGCONT).
-    ///
-    /// # Errors
-    /// When it has ended by itself.
-    pub fn thaw(&self) -> anyhow::Result<()> {
-        self.signal(Signal::CONT)
-    }
-
-    /// Tells it to stop (SIGTERM) and waits until it has, in order.
-    ///
-    /// # Errors
-    /// When it does not, or has ended by itself.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
-        self.check()?;
-        self.signal(Signal::TERM)?;
-        match tokio::time::timeout(STOP_TIME, self.child.wait()).await {
-            Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => Ok(()),
-            Ok(status) => bail!("{} did not stop in order ({status:?}): {}", self.name, self.log()),
-            Err(_) => bail!("{} did not stop within {} s", self.name, STOP_TIME.as_secs()),
-        }
-    }
-
-    /// Fails when it has ended by itself.
-    ///
-    /// # Errors
-    /// With all that it said.
-    pub fn check(&mut self) -> anyhow::Result<()> {
-        if let Some(status) = self.child.try_wait()? {
-            bail!("{} has ended by itself ({status}): {}", self.name, self.log());
-        }
-        Ok(())
-    }
-
-    /// All that it has said so far.
-    pub fn log(&self) -> String {
-        read(&self.log)
-    }
-
-    /// What it has said that a person must look at.
-    pub fn errors(&self) -> Vec<String> {
-        let is_error = |line: &&str| line.contains(" ERROR ") || line.contains(r#""level":"ERROR""#);
-        self.log().lines().filter(is_error).map(str::to_owned).collect()
-    }
-}
-
-/// Every log of every process of a test is looked through: none shows a phone number or a text of a job.
-impl Drop for Process {
-    fn drop(&mut self) {
-        assert_discreet(&self.name, &self.log());
-    }
-}
-
-/// Fails if a log shows a phone number or a text of a job.
-///
-/// # Panics
-/// Then, unless the thread panics already.
-pub fn assert_discreet(name: &str, log: &str) {
-    let shown = PERSONAL.iter().find(|personal| log.contains(**personal));
-    if let Some(personal) = shown.filter(|_| !std::thread::panicking()) {
-        panic!("the log of {name} shows {personal}");
-    }
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| format!("its log cannot be read: {error}"))
 }
 
 /// So many seconds, as a figure.

@@ -20,6 +20,8 @@ mod exporter;
 mod handles;
 #[cfg(feature = "process")]
 mod prometheus;
+#[cfg(all(feature = "process", any(test, feature = "test-util")))]
+pub mod rules;
 pub mod table;
 #[cfg(feature = "process")]
 pub mod traces;

@@ -160,6 +160,14 @@ impl Metric {
         self.labels.iter().map(|label| label.values.most()).product()
     }
 
+    /// The most lines that it can have in the text of one process: a histogram has one for each bound, and three more.
+    pub fn most_lines(&self) -> usize {
+        match self.kind {
+            Kind::Histogram(bounds) => self.most_series() * (bounds.len() + 3),
+            Kind::Counter | Kind::Gauge => self.most_series(),
+        }
+    }
+
     /// Whether these are its labels, in its order, with values that they can have.
     ///
     /// # Errors

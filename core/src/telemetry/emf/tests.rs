@@ -1,83 +1,31 @@
-use super::encode::{MOST_BYTES, MOST_METRICS, MOST_VALUES};
+use super::encode::{MOST_BYTES, MOST_VALUES};
 use super::flusher::Lines;
 use super::spread::{VALUES, index, value};
 use super::*;
 use crate::telemetry::handles::Tabled;
+use crate::telemetry::rules::event::{LIMIT_BYTES, Rules};
 use crate::telemetry::table::{
     ALL, ATTEMPTS, CURSOR_AGE, DEAD_LETTERS, JOBS_ADVANCED, LIMITER_WAIT, REPEATS_CAUGHT, RUNS_DUE, RUNS_IN_FLIGHT,
     SLOTS_TAKEN, START_LAG, Values,
 };
-use boon::{Compiler, SchemaIndex, Schemas};
 use metrics::{counter, with_local_recorder};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 const NOW_MS: i64 = 1_790_000_000_123;
-/// What an event may be in all (the format's specification).
-const LIMIT_BYTES: usize = 256 * 1024;
-
-/// The format's rules, as a schema and as what a schema cannot say.
-struct Rules {
-    schemas: Schemas,
-    schema: SchemaIndex,
-}
-
-impl Rules {
-    fn new() -> Self {
-        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        let url = "https://punctual.example/emf.json";
-        compiler.add_resource(url, serde_json::from_str(include_str!("schema.json")).unwrap()).unwrap();
-        let schema = compiler.compile(url, &mut schemas).unwrap();
-        Rules { schemas, schema }
-    }
-
-    /// Reads a line that keeps to them.
-    fn read(&self, line: &str) -> Value {
-        let event = self.check(line).unwrap_or_else(|fault| panic!("{fault}: {line}"));
-        assert!(line.len() <= MOST_BYTES && MOST_BYTES < LIMIT_BYTES, "{} bytes", line.len());
-        event
-    }
-
-    fn check(&self, line: &str) -> Result<Value, String> {
-        if line.contains('\n') {
-            return Err("more than a line".into());
-        }
-        let event: Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
-        self.schemas.validate(&event, self.schema).map_err(|e| e.to_string())?;
-        let mut told = BTreeSet::new();
-        for directive in event["_aws"]["CloudWatchMetrics"].as_array().unwrap() {
-            for key in directive["Dimensions"].as_array().unwrap().iter().flat_map(|set| set.as_array().unwrap()) {
-                let value = &event[key.as_str().unwrap()];
-                if !value.is_string() {
-                    return Err(format!("the dimension {key} has no value"));
-                }
-            }
-            for metric in directive["Metrics"].as_array().unwrap() {
-                let name = metric["Name"].as_str().unwrap();
-                let target = &event[name];
-                if !told.insert(name.to_owned()) || target.is_string() || target.is_null() {
-                    return Err(format!("{name} is told twice, or not at all"));
-                }
-                if target.is_object() && length(&target["Values"]) != length(&target["Counts"]) {
-                    return Err(format!("{name} has not one count for each value"));
-                }
-            }
-        }
-        if told.len() > MOST_METRICS { Err("too many metrics".into()) } else { Ok(event) }
-    }
-}
-
-fn length(array: &Value) -> usize {
-    array.as_array().unwrap().len()
+/// Reads a line that keeps to the rules.
+fn read(rules: &Rules, line: &str) -> Value {
+    let event = rules.check(line).unwrap_or_else(|fault| panic!("{fault}: {line}"));
+    assert!(line.len() <= MOST_BYTES && MOST_BYTES < LIMIT_BYTES, "{} bytes", line.len());
+    event
 }
 
 /// The events that a flush writes, each of them within the rules.
 fn flushed(emf: &Emf) -> Vec<Value> {
     let mut bytes = Vec::new();
     emf.flush(Service::Worker, NOW_MS, &mut bytes).unwrap();
-    let rules = Rules::new();
-    String::from_utf8(bytes).unwrap().lines().map(|line| rules.read(line)).collect()
+    let rules = Rules::default();
+    String::from_utf8(bytes).unwrap().lines().map(|line| read(&rules, line)).collect()
 }
 
 fn recording<T>(emf: &Emf, work: impl FnOnce() -> T) -> T {
@@ -241,19 +189,19 @@ fn all_there_can_be() -> Vec<Figure> {
 
 #[test]
 fn all_there_can_be_keeps_to_the_rules() {
-    let rules = Rules::new();
+    let rules = Rules::default();
     let figures = all_there_can_be();
     let histograms = figures.iter().filter(|figure| matches!(figure.metric.kind, Kind::Histogram(_))).count();
     let (series, parts) = (figures.len(), VALUES.div_ceil(MOST_VALUES));
     let events = events(Service::Worker, figures, NOW_MS);
-    events.iter().for_each(|event| drop(rules.read(&event.line)));
+    events.iter().for_each(|event| drop(read(&rules, &event.line)));
     let told: usize = events.iter().map(|event| event.figures.len()).sum();
     assert_eq!(told, series + histograms * (parts - 1), "each series is told, and a histogram in parts");
 }
 
 #[test]
 fn a_line_has_a_hundred_metrics_at_most() {
-    let rules = Rules::new();
+    let rules = Rules::default();
     let metrics: Vec<&'static Metric> = (0..250)
         .map(|n| {
             let name: &'static str = format!("punctual_some{n}_total").leak();
@@ -264,12 +212,12 @@ fn a_line_has_a_hundred_metrics_at_most() {
     let events = events(Service::Worker, metrics.into_iter().map(figure).collect(), NOW_MS);
     let counts: Vec<usize> = events.iter().map(|event| event.figures.len()).collect();
     assert_eq!(counts, [100, 100, 50]);
-    events.iter().for_each(|event| drop(rules.read(&event.line)));
+    events.iter().for_each(|event| drop(read(&rules, &event.line)));
 }
 
 #[test]
 fn the_rules_find_what_they_are_there_for() {
-    let rules = Rules::new();
+    let rules = Rules::default();
     let emf = Emf::default();
     recording(&emf, || RUNS_DUE.counter(&[("priority", "bulk")]).increment(2));
     let event = flushed(&emf).remove(0);
@@ -318,7 +266,7 @@ proptest! {
     #[test]
     fn what_could_not_be_written_is_told_later(room in prop_oneof![Just(521), 0usize..3_000]) {
         let emf = Emf::default();
-        let rules = Rules::new();
+        let rules = Rules::default();
         let mut lines = Lines { out: Disk { taken: Vec::new(), room }, is_broken: false };
         let (sent, lost, age, lag) = recording(&emf, || (
             ATTEMPTS.counter(&[("handler", "sms"), ("outcome", "delivered")]),

@@ -1,8 +1,8 @@
 use super::*;
 use crate::telemetry::handles::Value;
+use crate::telemetry::rules::text::Text;
 use crate::telemetry::table::{API_REQUESTS, ATTEMPTS, CURSOR_AGE, LIMITER_WAIT, RUNS_DUE, START_LAG, Values};
 use metrics::{counter, gauge, histogram, with_local_recorder};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -31,97 +31,9 @@ fn use_all() {
     }
 }
 
-/// A text as a collector reads it.
-#[derive(Debug, Default)]
-struct Scraped {
-    help: BTreeMap<String, String>,
-    kinds: BTreeMap<String, String>,
-    samples: BTreeMap<String, f64>,
-}
-
 /// Reads a text; what is no line of the format (version 0.0.4) fails.
-fn scrape(text: &str) -> Scraped {
-    let mut scraped = Scraped::default();
-    assert!(text.ends_with('\n'));
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        let words: Vec<&str> = line.splitn(4, ' ').collect();
-        let twice = match words[..] {
-            ["#", "HELP", name, help] => scraped.help.insert(name.to_owned(), help.to_owned()).is_some(),
-            ["#", "TYPE", name, kind] => {
-                let is_late = scraped.samples.keys().any(|series| family(series) == name);
-                assert!(!is_late, "a type after its samples: {line}");
-                scraped.kinds.insert(name.to_owned(), kind.to_owned()).is_some()
-            }
-            _ => {
-                assert!(!line.starts_with('#'), "{line}");
-                let (series, value) = line.rsplit_once(' ').unwrap();
-                scraped.samples.insert(series.to_owned(), value.parse().unwrap()).is_some()
-            }
-        };
-        assert!(!twice, "twice: {line}");
-    }
-    scraped
-}
-
-/// The metric that a series belongs to.
-fn family(series: &str) -> &str {
-    let name = series.split('{').next().unwrap();
-    let stem = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
-    stem.unwrap_or(name)
-}
-
-/// Name and value of each label.
-fn labels(series: &str) -> Vec<(&str, &str)> {
-    let Some((_, inside)) = series.split_once('{') else { return Vec::new() };
-    let inside = inside.strip_suffix('}').unwrap();
-    inside
-        .split(',')
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap();
-            (name, value.strip_prefix('"').unwrap().strip_suffix('"').unwrap())
-        })
-        .collect()
-}
-
-/// What `promtool check metrics` would find fault with.
-fn faults(scraped: &Scraped) -> Vec<String> {
-    let mut faults = Vec::new();
-    let mut fault = |is_one: bool, name: &str, text: &str| {
-        if is_one {
-            faults.push(format!("{name}: {text}"));
-        }
-    };
-    for (name, kind) in &scraped.kinds {
-        let (is_counter, is_histogram) = (kind == "counter", kind == "histogram");
-        let help = scraped.help.get(name).map(String::as_str).unwrap_or_default();
-        fault(help.trim().is_empty(), name, "no help text");
-        fault(is_counter != name.ends_with("_total"), name, "counters end in _total, and nothing else does");
-        let has_suffix = ["_bucket", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix));
-        fault(has_suffix, name, "a suffix of histograms");
-        let words: BTreeSet<&str> = name.split('_').collect();
-        for word in ["ms", "milliseconds", "minutes", "hours", "days", "kilobytes", "megabytes", "percent"] {
-            fault(words.contains(word), name, "not in a base unit");
-        }
-        for word in ["counter", "gauge", "histogram", "summary"] {
-            fault(words.contains(word), name, "its kind is in its name");
-        }
-        fault(name.contains(':') || name.contains(char::is_uppercase), name, "not in snake case");
-        fault(!["counter", "gauge", "histogram"].contains(&&**kind), name, "of an unknown kind");
-        let of_it: Vec<&String> = scraped.samples.keys().filter(|series| family(series) == name).collect();
-        fault(of_it.is_empty(), name, "no samples");
-        for series in of_it {
-            let labels = labels(series);
-            let has_le = labels.iter().any(|(name, _)| *name == "le");
-            let is_bucket = is_histogram && series.split('{').next().unwrap().ends_with("_bucket");
-            fault(has_le != is_bucket, series, "`le` belongs to buckets, and to nothing else");
-            let is_name = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-            fault(!labels.iter().all(|(name, _)| is_name(name)), series, "a label's name is not valid");
-        }
-    }
-    for series in scraped.samples.keys() {
-        fault(!scraped.kinds.contains_key(family(series)), series, "no kind");
-    }
-    faults
+fn scrape(text: &str) -> Text {
+    Text::read(text).unwrap()
 }
 
 #[test]
@@ -129,7 +41,7 @@ fn the_text_passes_the_lint() {
     let (recorder, handle) = recorder();
     with_local_recorder(&recorder, use_all);
     let scraped = scrape(&handle.render());
-    assert_eq!(faults(&scraped), Vec::<String>::new());
+    assert_eq!((scraped.faults(), scraped.strangers()), (Vec::new(), Vec::new()));
     assert_eq!(scraped.kinds.len(), ALL.len());
     for metric in ALL {
         assert_eq!(scraped.kinds[metric.name], metric.kind.as_str(), "{}", metric.name);
@@ -149,9 +61,43 @@ fn the_lint_finds_what_it_is_there_for() {
         ("# HELP a x\n# TYPE a gauge\na{B=\"1\"} 1\n", "label's name"),
         ("a 1\n", "no kind"),
     ] {
-        let faults = faults(&scrape(text));
+        let faults = scrape(text).faults();
         assert!(faults.len() == 1 && faults[0].contains(expected), "{text}: {faults:?}");
     }
+}
+
+/// What a text of 10,000 tenants would be that are labels, and other texts that the table does not foresee.
+#[test]
+fn what_is_not_as_the_table_says_is_found() {
+    let head = "# HELP punctual_runs_due_total x\n# TYPE punctual_runs_due_total counter\n";
+    let by_tenant: String = (0..10_000).map(|n| format!("punctual_runs_due_total{{priority=\"c-{n}\"}} 1\n")).collect();
+    let meaning = RUNS_DUE.meaning;
+    let strangers = scrape(&format!("{}{by_tenant}", head.replace(" x\n", &format!(" {meaning}\n")))).strangers();
+    assert_eq!(strangers.len(), 10_001);
+    assert!(strangers[10_000].contains("has 10000 series, and at most 3"), "{}", strangers[10_000]);
+    let operations: String =
+        (0..41).map(|n| format!("punctual_api_requests_total{{op=\"o{n}\",status=\"2xx\"}} 1\n")).collect();
+    for (text, expected) in [
+        (head, "another kind or help text"),
+        ("a_total 1\n", "not in the table"),
+        ("punctual_runs_due_total 1\n", "has the labels"),
+        ("punctual_runs_due_total{tenant=\"bank\"} 1\n", "has the labels"),
+        (&operations, "op of punctual_api_requests_total has 41 values"),
+    ] {
+        let strangers = scrape(text).strangers();
+        assert!(strangers.len() == 1 && strangers[0].contains(expected), "{text}: {strangers:?}");
+    }
+}
+
+#[test]
+fn what_is_no_text_of_the_format_is_not_read() {
+    for text in ["a 1", "# a\n", "a\n", "a one\n", "a{b} 1\n", "a 1\na 2\n", "a 1\n# TYPE a gauge\n"] {
+        assert!(Text::read(text).is_err(), "{text}");
+    }
+    let text = scrape("a{b=\"1\",c=\"2\"} 3\na{b=\"1\",c=\"3\"} 4\na_count 5\n");
+    assert_eq!(text.of("a", &[("b", "1")]).sum::<f64>(), 7.0);
+    assert_eq!(text.of("a", &[("c", "3"), ("b", "1")]).collect::<Vec<_>>(), [4.0]);
+    assert_eq!(text.of("a", &[("c", "4")]).count(), 0);
 }
 
 #[test]
