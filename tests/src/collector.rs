@@ -33,6 +33,8 @@ pub struct Told {
     pub parent_id: String,
     /// What is said of it.
     pub attributes: BTreeMap<String, String>,
+    /// When it began and ended, in nanoseconds of Unix time.
+    pub time_ns: (u64, u64),
 }
 
 /// How spans are taken.
@@ -42,6 +44,8 @@ pub enum Manner {
     Takes,
     /// Never: requests are accepted, and not answered.
     Hangs,
+    /// Never: requests are answered with an error, and no protobuf.
+    Refuses,
 }
 
 /// The collector, and those who are called.
@@ -57,6 +61,7 @@ struct Inner {
     asked: AtomicUsize,
     spans: Mutex<Vec<Told>>,
     called: Mutex<Vec<Option<TraceContext>>>,
+    busy: AtomicUsize,
 }
 
 impl Collector {
@@ -70,6 +75,7 @@ impl Collector {
             asked: AtomicUsize::default(),
             spans: Mutex::default(),
             called: Mutex::default(),
+            busy: AtomicUsize::default(),
         });
         let app = Router::new()
             .route("/v1/traces", post(take_spans))
@@ -85,6 +91,11 @@ impl Collector {
     /// The address of `path`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Has the next calls answered 503.
+    pub fn be_busy(&self, calls: usize) {
+        self.inner.busy.store(calls, Ordering::Relaxed);
     }
 
     /// Requests with spans.
@@ -105,8 +116,12 @@ impl Collector {
 
 async fn take_spans(State(inner): State<Arc<Inner>>, body: Bytes) -> Response {
     inner.asked.fetch_add(1, Ordering::Relaxed);
-    if inner.manner == Manner::Hangs {
-        std::future::pending::<()>().await;
+    match inner.manner {
+        Manner::Takes => {}
+        Manner::Hangs => std::future::pending().await,
+        Manner::Refuses => {
+            return (StatusCode::INTERNAL_SERVER_ERROR, "<html>busy</html>".repeat(10_000)).into_response();
+        }
     }
     let Ok(told) = ExportTraceServiceRequest::decode(body) else { return StatusCode::BAD_REQUEST.into_response() };
     let spans = told.resource_spans.into_iter().flat_map(|resource| {
@@ -120,6 +135,7 @@ async fn take_spans(State(inner): State<Arc<Inner>>, body: Bytes) -> Response {
             span_id: hex(&span.span_id),
             parent_id: hex(&span.parent_span_id),
             attributes: attributes(span.attributes),
+            time_ns: (span.start_time_unix_nano, span.end_time_unix_nano),
         })
     });
     inner.spans.lock().unwrap_or_else(PoisonError::into_inner).extend(spans);
@@ -129,6 +145,9 @@ async fn take_spans(State(inner): State<Arc<Inner>>, body: Bytes) -> Response {
 async fn take_call(State(inner): State<Arc<Inner>>, headers: HeaderMap) -> Response {
     let said = headers.get(TRACEPARENT).and_then(|said| said.to_str().ok());
     inner.called.lock().unwrap_or_else(PoisonError::into_inner).push(said.and_then(TraceContext::parse));
+    if inner.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| calls.checked_sub(1)).is_ok() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     axum::Json(serde_json::json!({"id": "m-1"})).into_response()
 }
 

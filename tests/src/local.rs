@@ -154,8 +154,8 @@ impl Local {
         let mut command = Command::new(&self.program);
         command.arg(word).args(args).stdin(Stdio::null()).kill_on_drop(true);
         // Neither the account nor the settings of whoever runs this may be touched.
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("PUNCTUAL_"))
-        {
+        let is_theirs = |name: &str| ["AWS_", "PUNCTUAL_", "OTEL_"].iter().any(|of| name.starts_with(of));
+        for (name, _) in std::env::vars().filter(|(name, _)| is_theirs(name)) {
             command.env_remove(name);
         }
         command.env("AWS_EC2_METADATA_DISABLED", "true");

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, ensure};
 use chrono::{SecondsFormat, TimeDelta};
-use punctual_core::trace::{Ratio, SpanKey, TraceContext};
+use punctual_core::trace::TraceContext;
 use punctual_localstack::gateway::GatewayConfig;
 use punctual_tests::collector::{Collector, Manner, Told};
 use punctual_tests::local::{Local, Process, eventually};
+use punctual_tests::scrape::Metrics;
 use serde_json::json;
 use std::time::Duration;
 
@@ -115,6 +116,8 @@ async fn recorded() -> anyhow::Result<()> {
     ensure!(services == ["punctual-dispatch", "punctual-worker", "punctual-worker"], "{services:?}");
     ensure!(attempt.attributes["run.id"] == send.attributes["run.id"] && attempt.attributes["outcome"] == "delivered");
     ensure!(process.attributes["step"] == "succeeded", "{process:?}");
+    let began = [&send, &process, &attempt].map(|span| span.time_ns.0);
+    ensure!(began.is_sorted() && attempt.time_ns.1 <= process.time_ns.1, "{began:?}: {attempt:?} {process:?}");
 
     let hook = json!({"handler": "webhook", "url": collector.url("/hook"), "body": "{}"});
     town.add("c-2/bill", 86_400, hook).await?;
@@ -124,8 +127,18 @@ async fn recorded() -> anyhow::Result<()> {
     let [request, process, attempt] = chain(&collector, TRACE, ["RunJobs", "process", "attempt"]).await?;
     ensure!(request.parent_id == "00f067aa0ba902b7" && request.service == "punctual-api", "{request:?}");
     ensure!(process.parent_id == request.span_id && attempt.parent_id == process.span_id);
+
+    collector.be_busy(1);
+    town.add("c-3/bill", 3, sms()).await?;
+    let called = until_called(&collector, 4).await?;
+    ensure!(called[2].id().to_string() == called[3].id().to_string() && called[2].span_id() != called[3].span_id());
+    let trace = called[3].id().to_string();
+    let of_trace = || collector.spans().into_iter().filter(|span| span.trace_id == trace).collect::<Vec<_>>();
+    eventually("both attempts are told", PATIENCE, async || Ok(of_trace().len() >= 5)).await?;
+    let outcomes: Vec<String> = of_trace().iter().filter_map(|span| span.attributes.get("outcome").cloned()).collect();
+    ensure!(of_trace().len() == 5 && outcomes == ["temporary", "delivered"], "{:#?}", of_trace());
     let told = format!("{:?}", collector.spans());
-    ensure!(!told.contains("7700") && !told.contains("Your bill") && !told.contains(&town.key));
+    ensure!(!told.contains("447700900123") && !told.contains("Your bill") && !told.contains(&town.key));
     town.stop().await
 }
 
@@ -152,22 +165,25 @@ async fn not_recorded() -> anyhow::Result<()> {
     let collector = Collector::start(Manner::Takes).await?;
     let town = Town::start(&collector, &[]).await?;
     town.add("c-1/bill", 3, sms()).await?;
-    let called = until_called(&collector, 1).await?[0];
-    let run = town.local.ledger.since(0)[0].message.run_id();
-    let key = SpanKey { what: "", by: "", nth: 0 };
-    ensure!(called.trace_id() == TraceContext::of_run(&run, key, Ratio::NONE).trace_id() && !called.is_sampled());
+    eventually("the gateway is called", PATIENCE, async || Ok(collector.called().len() == 1)).await?;
+    ensure!(
+        collector.called() == [None],
+        "a receiver told of a trace that nobody records would record none of its own"
+    );
+    ensure!(town.local.ledger.since(0)[0].message.trace.is_none());
     town.add("c-2/bill", 86_400, sms()).await?;
     town.post("/v1/jobs/c-2%2Fbill/run", None, Some(GIVEN)).await?;
-    let called = until_called(&collector, 2).await?[1];
+    eventually("the gateway is called again", PATIENCE, async || Ok(collector.called().len() == 2)).await?;
+    let called = collector.called()[1].context("a call without the trace that was named")?;
     ensure!(called.id().to_string() == TRACE && called.is_sampled(), "{called}");
     ensure!(collector.asked() == 0, "nothing was asked for");
     town.stop().await
 }
 
 /// With a collector that takes nothing: everything goes on, and ends in time.
-async fn without_a_collector(endpoint: Option<&str>) -> anyhow::Result<()> {
-    let collector = Collector::start(Manner::Hangs).await?;
-    let mut settings = vec![("PUNCTUAL_TRACES", "otlp"), ("OTEL_BSP_MAX_QUEUE_SIZE", "8")];
+async fn without_a_collector(manner: Manner, endpoint: Option<&str>) -> anyhow::Result<()> {
+    let collector = Collector::start(manner).await?;
+    let mut settings = vec![("PUNCTUAL_TRACES", "otlp")];
     settings.extend(endpoint.map(|endpoint| ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)));
     let town = Town::start(&collector, &settings).await?;
     for n in 0..50 {
@@ -177,6 +193,11 @@ async fn without_a_collector(endpoint: Option<&str>) -> anyhow::Result<()> {
     ensure!(endpoint.is_some() || collector.asked() > 0, "it was asked, and did not answer");
     let warned = |process: &Process| process.log().matches("the collector takes no spans").count();
     eventually("it is told", PATIENCE, async || Ok(town.processes.iter().all(|process| warned(process) == 1))).await?;
+    let of_worker = Metrics::of(&town.processes[2]).await?;
+    eventually("what was lost is counted", PATIENCE, async || {
+        Ok(of_worker.sum("punctual_spans_lost_total", &[]).await? >= 1.0)
+    })
+    .await?;
     let errors: Vec<String> = town.processes.iter().flat_map(Process::errors).collect();
     ensure!(errors.is_empty(), "{errors:?}");
     tokio::time::timeout(Duration::from_secs(30), town.stop()).await.context("they end in time")?
@@ -194,10 +215,15 @@ async fn a_trace_goes_on_its_way_where_nobody_records_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_never_answers_stops_nothing() {
-    without_a_collector(None).await.expect("everything goes on");
+    without_a_collector(Manner::Hangs, None).await.expect("everything goes on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_gone_stops_nothing() {
-    without_a_collector(Some("http://127.0.0.1:1")).await.expect("everything goes on");
+    without_a_collector(Manner::Hangs, Some("http://127.0.0.1:1")).await.expect("everything goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_that_answers_nonsense_stops_nothing() {
+    without_a_collector(Manner::Refuses, None).await.expect("everything goes on");
 }

@@ -28,6 +28,8 @@ use tokio::task::JoinSet;
 
 /// Left over before the deadline, to answer in.
 const ANSWER_MARGIN: Duration = Duration::from_secs(1);
+/// Of that, what stays after metrics and spans are sent.
+const FLUSH_MARGIN: Duration = Duration::from_millis(250);
 /// For so long a batch is put back at first of which nothing may be begun.
 const CANNOT_WORK: Duration = Duration::from_secs(5);
 /// The longest read of limits and holds. After a thaw the connection may be dead.
@@ -48,12 +50,14 @@ pub async fn serve(equipment: Equipment, names: Names, telemetry: Telemetry) -> 
     let service = service_fn(move |event: LambdaEvent<SqsEvent>| {
         let (function, names, telemetry) = (working.clone(), names.clone(), telemetry.clone());
         async move {
-            let left = time_left(event.context.deadline, &*function.context.clock);
+            let clock = function.context.clock.clone();
+            let (left, began) = (time_left(event.context.deadline, &*clock), clock.monotonic());
             let (messages, deliveries) = read(event.payload, &names);
             let done = function.work(deliveries, left).await;
             // What is not told now is told after a thaw, if there is one.
             gauges::tell(&function.context);
-            telemetry.flush().await;
+            let left = left.saturating_sub(clock.monotonic() - began).saturating_sub(FLUSH_MARGIN);
+            telemetry.flush(left).await;
             Ok::<_, lambda_runtime::Error>(answer(&messages, &done))
         }
     });

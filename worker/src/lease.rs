@@ -7,6 +7,7 @@ use crate::alive::Alive;
 use crate::returns::{Return, Returned, Returns};
 use crate::service::CALL_TIME;
 use crate::spans;
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use punctual_core::clock::{Clock, Stopwatch, Trust};
 use punctual_core::error::PortError;
@@ -29,7 +30,9 @@ pub struct Held {
     pub message: Result<Message, UnreadableMessage>,
     /// The span of the delivery, if its message can be read.
     pub(crate) trace: Option<TraceContext>,
-    pub(crate) received: Stopwatch,
+    /// When it came.
+    pub(crate) taken_at: DateTime<Utc>,
+    received: Stopwatch,
     trust: Mutex<Trust>,
     is_lost: AtomicBool,
 }
@@ -71,7 +74,8 @@ impl Hands {
         let message = Message::decode(&delivery.body);
         let trace = message.as_ref().ok().map(|message| spans::delivery(message, &delivery));
         let is_lost = AtomicBool::new(false);
-        let held = Arc::new(Held { delivery, message, trace, received: asked, trust, is_lost });
+        let held =
+            Arc::new(Held { delivery, message, trace, taken_at: self.clock.now(), received: asked, trust, is_lost });
         self.lock().insert(held.delivery.receipt.clone(), held.clone());
         held
     }

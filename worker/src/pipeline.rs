@@ -430,7 +430,7 @@ fn prepare(
         let lag = context.clock.now() - message.due_at;
         context.metrics.started(held.delivery.priority, lag.as_seconds_f64());
     }
-    let (reference, trace) = (message.run_id().original(), spans::attempt(context, held, begun.attempt));
+    let (reference, trace) = (message.run_id().original(), spans::attempt(context, held, message, begun.attempt));
     Ok((Call { reference, attempt: begun.attempt, payload, trace, time }, time))
 }
 

@@ -169,7 +169,7 @@ pub struct Checked {
     pub settings: WorkSettings,
     /// The zone rules.
     pub zones: Zones,
-    /// Where its metrics go.
+    /// Where its metrics and spans go.
     pub ways: Ways,
 }
 

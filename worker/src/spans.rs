@@ -19,16 +19,18 @@ pub(crate) fn delivery(message: &Message, delivery: &Delivery) -> TraceContext {
     }
 }
 
-/// The span of an attempt in a delivery.
-pub(crate) fn attempt(context: &Context, held: &Held, attempt: u32) -> Option<TraceContext> {
+/// The span of an attempt in a delivery; none where nobody records the run, nor asked for it. A receiver that is told of a
+/// trace that is not recorded records none of its own.
+pub(crate) fn attempt(context: &Context, held: &Held, message: &Message, attempt: u32) -> Option<TraceContext> {
     let key = SpanKey { what: "attempt", by: &context.id, nth: attempt.into() };
-    held.trace.map(|delivery| delivery.child(key))
+    let is_somebodys = message.trace.is_some() || traces::are_recorded();
+    held.trace.filter(|_| is_somebodys).map(|delivery| delivery.child(key))
 }
 
 /// Records the span of a delivery that ends now with `step`.
 pub(crate) fn record_delivery(context: &Context, held: &Held, message: &Message, step: &Step) {
     let Some(delivery) = held.trace else { return };
-    let time = (held.received.started_at, context.clock.now());
+    let time = (held.taken_at, context.clock.now());
     let span = Span {
         name: "process",
         kind: SpanKind::Consumer,

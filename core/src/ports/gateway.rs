@@ -16,7 +16,7 @@ pub struct Call {
     pub attempt: u32,
     /// What it carries, its texts finished.
     pub payload: Payload,
-    /// The span that it is, for whoever is called to go on from.
+    /// The span that it is, for whoever is called to go on from; none if nobody records it.
     pub trace: Option<TraceContext>,
     /// How long its caller waits, counted from when it is made: an outcome that is known must be handed over before.
     pub time: Duration,

@@ -18,11 +18,14 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 
 const CHOICE: &str = "PUNCTUAL_METRICS";
 const LISTEN: &str = "PUNCTUAL_METRICS_LISTEN";
 /// This machine only: metrics say how much there is to do, and nobody asks for a key.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+/// So long the end of an invocation waits, at most.
+const FLUSH: Duration = Duration::from_secs(1);
 /// CloudWatch's own resolution.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
 
@@ -190,11 +193,19 @@ impl Telemetry {
     }
 
     /// Has what was counted written, where it is written, and spans sent: to be called at the end of each invocation of a
-    /// function, which may be frozen after it.
-    pub async fn flush(&self) {
-        if let Some(spans) = &self.spans {
-            spans.flush().await;
-        }
+    /// function, which may be frozen after it. Waits so long at most, and a second at most.
+    pub async fn flush(&self, at_most: Duration) {
+        let at_most = at_most.min(FLUSH);
+        let spans = async {
+            if let Some(spans) = &self.spans {
+                spans.flush(at_most).await;
+            }
+        };
+        // A write that goes on is finished after a thaw.
+        let _ = timeout(at_most, async { tokio::join!(self.write(), spans) }).await;
+    }
+
+    async fn write(&self) {
         if let Some(flusher) = &self.flusher {
             flusher.flush(self.clock.now().timestamp_millis()).await;
         }
@@ -202,10 +213,13 @@ impl Telemetry {
 
     /// Flushes, and ends what was started.
     pub async fn stop(mut self) {
-        if let Some(spans) = self.spans.take() {
-            spans.stop().await;
-        }
-        self.flush().await;
+        let spans = self.spans.take();
+        let spans = async {
+            if let Some(spans) = spans {
+                spans.stop().await;
+            }
+        };
+        tokio::join!(self.write(), spans);
         if let Some(Server { stop, serving, .. }) = self.server.take() {
             // It may have ended.
             let _ = stop.send(());

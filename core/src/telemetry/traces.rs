@@ -19,7 +19,17 @@ use chrono::{DateTime, Utc};
 use std::sync::{Arc, OnceLock};
 
 const CHOICE: &str = "PUNCTUAL_TRACES";
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
+/// What else may be said of the exporter elsewhere, and the one value that is right here. It would be left aside without a
+/// word, and spans would go unseen, or unprotected.
+const OF_EXPORTER: &[(&str, Option<&str>)] = &[
+    ("PROTOCOL", Some("http/protobuf")),
+    ("COMPRESSION", Some("none")),
+    ("CERTIFICATE", None),
+    ("CLIENT_CERTIFICATE", None),
+    ("CLIENT_KEY", None),
+];
 
 /// Where spans go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,29 +44,72 @@ pub enum TraceExport {
 }
 
 impl TraceExport {
-    /// What `PUNCTUAL_TRACES` and `OTEL_TRACES_SAMPLER_ARG` mean.
+    /// What the variables mean that a process is given; all values are asked of `value`.
     ///
     /// # Errors
     /// One line for each problem.
-    pub fn choose(choice: Option<&str>, ratio: Option<&str>) -> Result<Self, Vec<String>> {
-        match choice.unwrap_or_default() {
-            "" | "off" => Ok(TraceExport::Off),
-            "otlp" => {
-                let ratio = match ratio.filter(|text| !text.is_empty()) {
-                    None => Some(Ratio::ALL),
-                    Some(text) => text.parse().ok().and_then(Ratio::new),
-                };
-                let problem = || vec![format!("{RATIO}: a part of all traces is meant, from 0 to 1, such as `0.01`")];
-                Ok(TraceExport::Otlp { ratio: ratio.ok_or_else(problem)? })
+    pub fn choose(value: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<String>> {
+        let value = |name: &str| value(name).filter(|value| !value.is_empty());
+        match value(CHOICE).as_deref() {
+            None | Some("off") => return Ok(TraceExport::Off),
+            Some("otlp") if value("OTEL_SDK_DISABLED").is_some_and(|is_off| is_off.eq_ignore_ascii_case("true")) => {
+                return Ok(TraceExport::Off);
             }
-            found => Err(vec![format!("{CHOICE}: `{found}` is none of `otlp` and `off`")]),
+            Some("otlp") => {}
+            Some(found) => return Err(vec![format!("{CHOICE}: `{found}` is none of `otlp` and `off`")]),
+        }
+        let ratio = sampled(value(SAMPLER).as_deref(), value(RATIO).as_deref());
+        let mut problems: Vec<String> = ratio.as_ref().err().into_iter().cloned().collect();
+        for (what, allowed) in OF_EXPORTER {
+            for name in [format!("OTEL_EXPORTER_OTLP_{what}"), format!("OTEL_EXPORTER_OTLP_TRACES_{what}")] {
+                if value(&name).is_some_and(|value| Some(value.as_str()) != *allowed) {
+                    let instead = allowed.map_or_else(String::new, |allowed| format!(" or set it to `{allowed}`"));
+                    problems.push(format!("{name}: is not understood here: unset it{instead}"));
+                }
+            }
+        }
+        for name in ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] {
+            // The value stays unsaid: it may hold a key.
+            if value(name).is_some_and(|address| !is_endpoint(&address)) {
+                problems.push(format!(
+                    "{name}: is no address such as `http://localhost:4318`; name and password go into \
+                     OTEL_EXPORTER_OTLP_HEADERS"
+                ));
+            }
+        }
+        match ratio {
+            Ok(ratio) if problems.is_empty() => Ok(TraceExport::Otlp { ratio }),
+            _ => Err(problems),
         }
     }
 
     pub(super) fn from_env() -> Result<Self, Vec<String>> {
-        let value = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        Self::choose(value(CHOICE).as_deref(), value(RATIO).as_deref())
+        Self::choose(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
+}
+
+/// How many of the traces that begin here are recorded, as the sampler and its argument say.
+fn sampled(sampler: Option<&str>, argument: Option<&str>) -> Result<Ratio, String> {
+    match sampler.map(|sampler| sampler.strip_prefix("parentbased_").unwrap_or(sampler)) {
+        None | Some("traceidratio") => {
+            let ratio = argument.map_or(Some(Ratio::ALL), |part| part.parse().ok().and_then(Ratio::new));
+            ratio.ok_or_else(|| format!("{RATIO}: a part of all traces is meant, from 0 to 1, such as `0.01`"))
+        }
+        Some("always_on") => Ok(Ratio::ALL),
+        Some("always_off") => Ok(Ratio::NONE),
+        Some(_) => Err(format!(
+            "{SAMPLER}: `parentbased_traceidratio`, `parentbased_always_on` and `parentbased_always_off` are understood here"
+        )),
+    }
+}
+
+fn is_endpoint(address: &str) -> bool {
+    url::Url::parse(address).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+    })
 }
 
 struct Recording {

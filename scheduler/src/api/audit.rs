@@ -26,7 +26,6 @@ use punctual_core::job::{Job, JobKey, RETENTION};
 use punctual_core::ports::{JobRead, JobsUnder, PageToken};
 use punctual_core::schedule::parse_instant;
 use punctual_core::steering::Steering;
-use punctual_core::trace::TraceContext;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -209,7 +208,7 @@ async fn over_jobs(api: &Api, caller: &Caller, asked: &Asked, requeues: bool) ->
     let of = JobsUnder { tenant: tenant.to_owned(), prefix: asked.prefix.clone() };
     let ends_at = api.clock.monotonic() + LONGEST_CALL;
     let is_over = || api.clock.monotonic() >= ends_at;
-    let call = Call { api, steering, asked, requeues, trace: caller.trace, is_over: &is_over };
+    let call = Call { api, steering, asked, requeues, is_over: &is_over };
     let mut total = Totals::default();
     // Where the next call begins.
     let span = Some((asked.span.from, asked.span.to));
@@ -331,13 +330,12 @@ struct Call<'a> {
     steering: &'a Steering,
     asked: &'a Asked,
     requeues: bool,
-    trace: Option<TraceContext>,
     is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Call<'_> {
     async fn look_at(&self, job: &Job) -> Result<Looked, Problem> {
-        let Call { api, steering, asked, requeues, trace, is_over } = *self;
+        let Call { api, steering, asked, requeues, is_over } = *self;
         let Some(from) = asked.place.from(job.spec.key.id(), asked.span.from) else { return Ok(Looked::Done) };
         let (mut named, mut missing, mut is_cut) = (Vec::new(), Vec::new(), false);
         let id = job.spec.key.id();
@@ -368,7 +366,7 @@ impl Call<'_> {
         };
         let mut found = Found { summary, left_from, named, is_cut, requeued: 0, refused: None };
         if !missing.is_empty() {
-            match requeue(&api.ports, &*api.clock, job, &missing, trace).await {
+            match requeue(&api.ports, &*api.clock, job, &missing).await {
                 Ok(sent) => found.requeued = sent,
                 Err(OperationError::NotAllowed(_, error)) => found.refused = Some(error.to_string()),
                 Err(error) => return Err(error.into()),
@@ -436,7 +434,7 @@ pub(super) async fn requeue_run(
     let why_not = match standing {
         None => "the job's timetable had no firing then, or it lies ahead, or too long ago".to_owned(),
         Some(Standing::Missing | Standing::Open(Open::Queued)) => {
-            requeue(&api.ports, &*api.clock, &job, &[at], caller.trace).await?;
+            requeue(&api.ports, &*api.clock, &job, &[at]).await?;
             let shown = json!({
                 "run_id": run.to_string(), "run": run.run_key.as_str(), "job": view::job(api, caller, &job),
                 "next_run_at": job.next_scheduled_at.map(instant),

@@ -116,10 +116,10 @@ pub(super) async fn pass(
 ) -> Response {
     let began = api.clock.monotonic();
     let (given, began_at) = (trace_of(request.headers()), api.now());
-    let trace = route.role.and_then(|_| span_of(route, given));
-    let mut response = match admit(&api, route, &mut request, trace).await {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+    let (mut response, trace) = match admit(&api, route, &mut request, given).await {
+        Ok(trace) => (next.run(request).await, trace),
+        // Whoever may not ask does not decide what is recorded.
+        Err(problem) => (problem.into_response(), None),
     };
     count(route, response.status(), api.clock.monotonic().saturating_sub(began));
     if let Some(context) = trace {
@@ -188,8 +188,14 @@ fn record(
     });
 }
 
-async fn admit(api: &Api, route: &Route, request: &mut Request, trace: Option<TraceContext>) -> Result<(), Problem> {
-    let Some(role) = route.role else { return Ok(()) };
+/// Whether the caller may ask; the span of the request, if it may and there is one.
+async fn admit(
+    api: &Api,
+    route: &Route,
+    request: &mut Request,
+    given: Option<TraceContext>,
+) -> Result<Option<TraceContext>, Problem> {
+    let Some(role) = route.role else { return Ok(None) };
     let trusted = request.extensions_mut().remove::<Trusted>();
     let caller = match trusted {
         Some(Trusted(caller)) => caller,
@@ -202,9 +208,10 @@ async fn admit(api: &Api, route: &Route, request: &mut Request, trace: Option<Tr
     if caller.role < role {
         return Err(Problem::forbidden(format!("this needs the role {role}, and the key has {}", caller.role)));
     }
-    let caller = Caller { trace, ..caller.asking(request.headers())? };
-    request.extensions_mut().insert(caller);
-    Ok(())
+    let caller = caller.asking(request.headers())?;
+    let trace = span_of(route, given);
+    request.extensions_mut().insert(Caller { trace, ..caller });
+    Ok(trace)
 }
 
 /// Marks a request that was made in this process and needs no key. It cannot come over a network: it is no header.

@@ -16,6 +16,9 @@ use tower::{Service, ServiceExt, service_fn};
 /// After the stop signal requests under way have this long.
 const STOP_TIME: Duration = Duration::from_secs(25);
 
+/// So long an answer of a function waits for metrics and spans to be sent.
+const FLUSH: Duration = Duration::from_millis(500);
+
 /// Answers one request.
 pub async fn answer(router: Router, request: Request) -> Response {
     match router.oneshot(route_by_id(request)).await {
@@ -75,7 +78,7 @@ pub async fn serve_function(api: &Arc<Api>, telemetry: &Telemetry) -> Result<(),
         async move {
             let answered = app.call(request.map(axum::body::Body::new)).await;
             // What is not told now is told after a thaw, if there is one.
-            telemetry.flush().await;
+            telemetry.flush(FLUSH).await;
             answered
         }
     });

@@ -158,13 +158,13 @@ impl Dispatcher {
                 self.queues.failed(priority, pass, error, now);
             }
         }
+        self.record_sends(priority, firings, first_enqueued_at, &sent);
         let Ok(results) = sent else { return vec![Post::Left; firings.len()] };
         let visible_at = self.clock.now().max(first_enqueued_at + delay);
         let sent = firings.iter().zip(results).map(|(firing, result)| match result {
             Ok(()) => {
                 let lag = (visible_at - firing.message.due_at).as_seconds_f64();
                 self.metrics.enqueued(priority, lag.max(0.0));
-                self.record_send(priority, &firing.message, first_enqueued_at);
                 Post::Accepted
             }
             Err(error @ PortError::Permanent(_)) => Post::Refused(error),

@@ -6,13 +6,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_core::audit::{Auditor, Covers, Inquiry, Instant, Summary, Version};
 use punctual_core::clock::Clock;
 use punctual_core::error::PortError;
-use punctual_core::job::{ChangeError, Job, JobKey};
-use punctual_core::message::Message;
+use punctual_core::job::{Job, JobKey};
 use punctual_core::payload::Payload;
 use punctual_core::ports::{BATCH, JobRead, PageToken, Ports, RowPage, RowRead, RowSpan, UnreadableRow, VERSIONS};
 use punctual_core::run::{RunKey, RunRow, SkipReason};
 use punctual_core::steering::Steering;
-use punctual_core::trace::TraceContext;
 use punctual_core::zone::Zones;
 use std::time::Duration;
 
@@ -218,8 +216,7 @@ async fn row_before(ports: &Ports, key: &JobKey, at: DateTime<Utc>) -> Result<Op
     Ok(None)
 }
 
-/// Enqueues runs of a job's timetable once more, under their own ids; returns how many the queue took. They go on in
-/// `trace`, if one is given.
+/// Enqueues runs of a job's timetable once more, under their own ids; returns how many the queue took.
 ///
 /// # Errors
 /// When the job does not allow it, or the queue still fails after several tries; those before are enqueued.
@@ -228,14 +225,13 @@ pub async fn requeue(
     clock: &dyn Clock,
     job: &Job,
     instants: &[DateTime<Utc>],
-    trace: Option<TraceContext>,
 ) -> Result<u64, OperationError> {
     let key = &job.spec.key;
     clock.check().map_err(|off| OperationError::Clock(key.to_string(), off))?;
     let mut sent = 0;
     for some in instants.chunks(BATCH) {
-        let body = |at: &DateTime<Utc>| Ok(Message { trace, ..job.requeue(*at, clock.now())? }.encode());
-        let bodies: Result<Vec<String>, ChangeError> = some.iter().map(body).collect();
+        let bodies: Result<Vec<String>, _> =
+            some.iter().map(|at| job.requeue(*at, clock.now()).map(|message| message.encode())).collect();
         let bodies = bodies.map_err(|error| OperationError::NotAllowed(key.to_string(), error))?;
         let send = || async {
             // A repeat of those that were taken is harmless: their ids are the same.

@@ -88,7 +88,7 @@ async fn a_port_that_is_taken_stops_nothing() {
     let (recorder, telemetry) = started(Exporter::Prometheus { listen }).await;
     assert_eq!(telemetry.address(), None);
     with_local_recorder(&recorder, || REPEATS_CAUGHT.counter(&[]).increment(1));
-    telemetry.flush().await;
+    telemetry.flush(FLUSH).await;
     telemetry.stop().await;
 }
 
@@ -96,7 +96,7 @@ async fn a_port_that_is_taken_stops_nothing() {
 async fn nothing_is_recorded_where_metrics_are_off() {
     let (recorder, telemetry) = start(Exporter::Off, Service::Worker, Arc::new(SystemClock::new())).await;
     assert!(recorder.is_none() && telemetry.address().is_none());
-    telemetry.flush().await;
+    telemetry.flush(FLUSH).await;
     telemetry.stop().await;
 }
 
@@ -136,10 +136,10 @@ async fn a_flush_has_written_all_when_it_returns() {
     let repeats = with_local_recorder(&recorder, || REPEATS_CAUGHT.counter(&[]));
     for n in 1..=3 {
         repeats.increment(n);
-        telemetry.flush().await;
+        telemetry.flush(FLUSH).await;
         let line = told.try_recv().unwrap();
         assert!(line.contains(&format!("\"punctual_repeats_caught_total\":{n}")) && line.ends_with("}\n"), "{line}");
-        telemetry.flush().await;
+        telemetry.flush(FLUSH).await;
         assert!(told.try_recv().is_err(), "nothing was counted since");
     }
 }
@@ -167,7 +167,7 @@ async fn an_output_that_hangs_holds_nobody_up() {
     let repeats = with_local_recorder(&recorder, || REPEATS_CAUGHT.counter(&[]));
     for _ in 0..1_000 {
         repeats.increment(1);
-        telemetry.flush().await;
+        telemetry.flush(FLUSH).await;
     }
     drop(let_go);
     drop(telemetry);

@@ -386,6 +386,14 @@ pub const LOG_LINES_LOST: Metric = counter(
     "Log lines that could not be written: the disk is full, or the reader stands still.",
 )
 .emf(SUM);
+/// Spans that a collector did not get.
+pub const SPANS_LOST: Metric = counter(
+    "punctual_spans_lost_total",
+    &[],
+    ALL_SERVICES,
+    "Spans that could not be sent: the collector is missing, or slower than they come.",
+)
+.emf(SUM);
 /// Which version runs.
 pub const BUILD_INFO: Metric = Metric {
     unit: Unit::Info,
@@ -443,5 +451,6 @@ pub const ALL: &[&Metric] = &[
     &THROTTLES,
     &HOLDS_IN_FORCE,
     &LOG_LINES_LOST,
+    &SPANS_LOST,
     &BUILD_INFO,
 ];
