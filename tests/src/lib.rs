@@ -7,6 +7,7 @@
 //! with them, small in the tests and at full size by the words of [`multicall`]; [`measure`] is what the benchmarks share.
 
 pub mod broken;
+pub mod collector;
 pub mod counters;
 pub mod desk;
 pub mod event_source;

@@ -7,6 +7,7 @@ mod by_hand;
 mod limits;
 mod process;
 
+use process::Outputs;
 pub use process::{Process, assert_discreet};
 
 use anyhow::{Context, bail};
@@ -209,8 +210,26 @@ impl Local {
         self.spawn(name, self.command(word, args))
     }
 
+    /// Starts a process with further settings, whose log goes to `log` and cannot be read by its handle.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_process_with_log(
+        &self,
+        name: &str,
+        word: &str,
+        args: &[&str],
+        settings: &[(&'static str, &str)],
+        log: Stdio,
+    ) -> anyhow::Result<Process> {
+        let mut command = self.command(word, args);
+        command.envs(settings.iter().copied());
+        Process::start(name, command, self.logs.path(), Outputs::LogTo(log))
+    }
+
     fn spawn(&self, name: &str, command: Command) -> anyhow::Result<Process> {
-        Process::start(name, command, self.logs.path(), self.disk_is_full)
+        let outputs = if self.disk_is_full { Outputs::FullDisk } else { Outputs::Kept };
+        Process::start(name, command, self.logs.path(), outputs)
     }
 
     /// Starts a scheduler copy of this name.

@@ -12,6 +12,8 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(super) use encode::NAMESPACE;
 pub(super) use flusher::Flusher;
 
 use super::table::{Kind, Metric, Service, find};

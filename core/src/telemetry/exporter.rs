@@ -4,9 +4,10 @@ use super::admin::{Render, serve};
 use super::emf::{Emf, Flusher};
 use super::handles::Tabled;
 use super::prometheus::{self, keep_up};
-use super::table::{BUILD_INFO, Service};
+use super::table::{self, BUILD_INFO, Kind, Service};
 use super::traces::{self, Otlp, TraceExport};
 use crate::clock::Clock;
+use crate::process::tell_lost;
 use metrics::{Recorder, set_global_recorder, with_local_recorder};
 use std::fs::File;
 use std::io;
@@ -156,8 +157,20 @@ async fn start(exporter: Exporter, service: Service, clock: Arc<dyn Clock>) -> (
             Box::new(Tabled::new(emf))
         }
     };
-    with_local_recorder(&recorder, || BUILD_INFO.gauge(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0));
+    with_local_recorder(&recorder, || {
+        BUILD_INFO.gauge(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
+        begin_at_zero(service);
+        tell_lost();
+    });
     (Some(recorder), telemetry)
+}
+
+/// Makes every counter of a service whose labels are listed: one that came into being with its first event would show no
+/// rise by it.
+fn begin_at_zero(service: Service) {
+    for metric in table::ALL.iter().filter(|metric| metric.kind == Kind::Counter && metric.by.contains(&service)) {
+        metric.series().iter().for_each(|labels| metric.counter(labels).increment(0));
+    }
 }
 
 /// Without the buffer of the standard library, which would keep what it could not write and write it later, after what is

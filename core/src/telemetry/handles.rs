@@ -34,6 +34,21 @@ impl Metric {
         with_recorder(|recorder| recorder.register_histogram(&self.key(labels), &METADATA))
     }
 
+    /// All labels that it can have, in the table's order; none if the table does not list them.
+    pub(super) fn series(&self) -> Vec<Vec<Value>> {
+        self.labels.iter().fold(vec![Vec::new()], |all, label| {
+            let values = match label.values {
+                Values::Listed(values) => values,
+                Values::UpTo { .. } => &[],
+            };
+            let with_each = |labels: &Vec<Value>| {
+                let labels = labels.clone();
+                values.iter().map(move |value| [&labels[..], &[(label.name, *value)]].concat()).collect::<Vec<_>>()
+            };
+            all.iter().flat_map(with_each).collect()
+        })
+    }
+
     fn key(&self, labels: &[Value]) -> Key {
         debug_assert_eq!(self.check(labels), Ok(()));
         Key::from_parts(

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 #[cfg(feature = "process")]
 mod admin;
+#[cfg(all(test, feature = "process"))]
+mod dashboards;
 #[cfg(feature = "process")]
 mod emf;
 #[cfg(feature = "process")]

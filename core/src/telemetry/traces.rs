@@ -4,6 +4,8 @@
 //! What carries a trace from process to process is [`TraceContext`], which goes on its way whether anybody records or not.
 
 mod otlp;
+#[cfg(test)]
+mod tests;
 
 pub use opentelemetry::KeyValue;
 pub use opentelemetry::trace::SpanKind;

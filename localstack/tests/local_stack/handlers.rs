@@ -8,6 +8,7 @@ use punctual_core::payload::Payload;
 use punctual_core::ports::{Call, Gateway};
 use punctual_core::retry::{Outcome, OutcomeClass};
 use punctual_core::run::{RunId, RunKey};
+use punctual_core::trace::TraceContext;
 use punctual_localstack::stack::{Stack, StackConfig};
 use punctual_worker::deliver::{Handlers, JsonAdapter, Queues, SmsGateway, SystemLookup, Webhooks};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 const TIME: Duration = Duration::from_secs(10);
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn handlers(stack: &Stack, allowed: &str) -> Handlers {
     let sms_url = format!("{}/v1/sms", stack.gateway_url());
@@ -36,7 +38,7 @@ fn with_queues(sms_url: String, sqs: aws_sdk_sqs::Client, allowed: &str) -> Hand
 async fn send(handlers: &Handlers, payload: Payload) -> Outcome {
     let job_key = JobKey::new("bank", "c-1/bill").unwrap();
     let reference = RunId { job_key, run_key: RunKey::scheduled("2026-12-05T03:30:00Z".parse().unwrap()) };
-    handlers.send(&Call { reference, attempt: 1, payload, trace: None, time: TIME }).await
+    handlers.send(&Call { reference, attempt: 1, payload, trace: TraceContext::parse(TRACE), time: TIME }).await
 }
 
 fn to_queue(url: &str) -> Payload {
@@ -55,8 +57,9 @@ async fn a_queue_gets_the_body_and_the_run_it_is_of() {
         sqs.receive_message().queue_url(&url).message_attribute_names("All").wait_time_seconds(5).send().await.unwrap();
     let [message] = &received.messages.unwrap()[..] else { panic!("one message was sent") };
     assert_eq!(message.body.as_deref(), Some("Your bill"));
-    let run = &message.message_attributes.as_ref().unwrap()["punctual-run-id"];
-    assert_eq!(run.string_value.as_deref(), Some("bank/c-1/bill:1796441400"));
+    let said = |name: &str| message.message_attributes.as_ref().unwrap()[name].string_value.clone().unwrap();
+    assert_eq!(said("punctual-run-id"), "bank/c-1/bill:1796441400");
+    assert_eq!(said("traceparent"), TRACE);
 }
 
 #[tokio::test(flavor = "multi_thread")]

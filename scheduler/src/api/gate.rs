@@ -153,6 +153,9 @@ fn count(route: &'static Route, status: StatusCode, took: Duration) {
     };
     let labels = [("op", name_of(route.op)), ("status", class)];
     table::API_REQUESTS.counter(&labels).increment(1);
+    if status.is_server_error() {
+        table::API_FAILURES.counter(&[]).increment(1);
+    }
     table::API_REQUEST.histogram(&[]).record(took.as_secs_f64());
 }
 

@@ -5,7 +5,7 @@ use anyhow::bail;
 use chrono::TimeDelta;
 use punctual_core::clock::Clock;
 use punctual_core::due::Minute;
-use punctual_tests::measure::{Batch, Lag, POLL, POLL_CLOSELY, Scene, median, usage_of};
+use punctual_tests::measure::{Batch, Lag, POLL, POLL_CLOSELY, Scene, Telling, median, usage_of};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub const KINDS: [Kind; 2] = [Kind::Overdue, Kind::Coming];
 pub async fn measure(kind: Kind, jobs: usize, repeats: usize) -> anyhow::Result<Burst> {
     let mut all = Vec::with_capacity(repeats);
     for _ in 0..repeats {
-        all.push(once(kind, jobs).await?);
+        all.push(once(kind, jobs, None).await?);
     }
     let of = |figure: fn(&Burst) -> f64| median(all.iter().map(figure).collect());
     let (seconds, runs_per_s) = (of(|b| b.seconds), of(|b| b.runs_per_s));
@@ -51,8 +51,21 @@ pub async fn measure(kind: Kind, jobs: usize, repeats: usize) -> anyhow::Result<
     Ok(Burst { seconds, runs_per_s, cpu_us_per_run, stack_cpu_us_per_run, runs_per_s_of_each, ..typical })
 }
 
-async fn once(kind: Kind, jobs: usize) -> anyhow::Result<Burst> {
+/// Measures so many jobs that are found due, with metrics and without, each so often.
+pub async fn telling(jobs: usize, pairs: usize) -> anyhow::Result<Telling> {
+    let mut telling = Telling::default();
+    for _ in 0..2 * pairs {
+        let burst = once(Kind::Overdue, jobs, Some(telling.next())).await?;
+        telling.note(burst.cpu_us_per_run);
+    }
+    Ok(telling)
+}
+
+async fn once(kind: Kind, jobs: usize, metrics: Option<&str>) -> anyhow::Result<Burst> {
     let mut scene = Scene::in_memory().await?;
+    if let Some(metrics) = metrics {
+        scene.set("PUNCTUAL_METRICS", metrics);
+    }
     let loading = TimeDelta::seconds((jobs / SLOWEST_LOAD) as i64 + 1);
     let ahead = if kind == Kind::Coming { AHEAD } else { TimeDelta::zero() };
     let due = Minute::of(scene.clock.now() + loading + ahead).next();

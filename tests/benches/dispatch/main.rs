@@ -25,9 +25,9 @@ struct Args {
     #[arg(long)]
     report: Option<PathBuf>,
     /// Which parts to measure.
-    #[arg(long, value_delimiter = ',', default_value = "a,b,c,d")]
+    #[arg(long, value_delimiter = ',', default_value = "a,b,c,d,e")]
     only: Vec<Part>,
-    /// Jobs that are due at once, in a and d.
+    /// Jobs that are due at once, in a, d and e.
     #[arg(long, default_value_t = 100_000)]
     jobs: usize,
     /// Jobs that are stored, in b and c.
@@ -42,7 +42,7 @@ struct Args {
     /// Seconds of idling at each size, in c.
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
-    /// How often a is repeated; the median counts.
+    /// How often a, and both sides of e, are repeated; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
     repeats: u64,
     /// A Python that has the peer's packages; without it a new environment is made, from the registry.
@@ -68,6 +68,9 @@ enum Part {
     /// The reference design's loop on PostgreSQL, on the work of a.
     #[value(name = "d")]
     Peer,
+    /// The work of a with metrics and without.
+    #[value(name = "e")]
+    Telling,
 }
 
 fn main() -> ExitCode {
@@ -92,6 +95,10 @@ async fn measure(args: Args) -> anyhow::Result<()> {
             Err(error) => report.note(format!("d was left out: {error:#}")),
         }
         report.show_peer()?;
+    }
+    if has(Part::Telling) {
+        report.telling = Some(burst::telling(args.jobs, args.repeats as usize).await?);
+        report.show_telling(args.jobs)?;
     }
     if has(Part::Idle) || has(Part::Steady) {
         let mut scene = Scene::with_file().await?;

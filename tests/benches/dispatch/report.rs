@@ -2,7 +2,7 @@
 
 use crate::burst::Kind;
 use punctual_core::process::print_line;
-use punctual_tests::measure::{Lag, Load, Machine, row, show_lag};
+use punctual_tests::measure::{Lag, Load, Machine, Telling, row, show_lag};
 use serde::Serialize;
 
 /// All figures.
@@ -15,6 +15,8 @@ pub struct Report {
     pub burst: Vec<Burst>,
     /// Part d.
     pub peer: Option<Comparison>,
+    /// Part e.
+    pub telling: Option<Telling>,
     /// Part c.
     pub idle: Vec<Idle>,
     /// Part b.
@@ -127,6 +129,7 @@ impl Report {
             machine: Machine::begin(),
             burst: Vec::new(),
             peer: None,
+            telling: None,
             idle: Vec::new(),
             steady: None,
             loads: Vec::new(),
@@ -181,6 +184,13 @@ impl Report {
         row("CPU of its processes", format!("{:.0} µs a run", peer.cpu_us_per_run))?;
         row("its CPU a run by ours", format!("{cpu_ratio:.2}"))?;
         row("our runs/s by its", format!("{speed_ratio:.2}"))
+    }
+
+    /// Shows part e.
+    pub fn show_telling(&self, jobs: usize) -> std::io::Result<()> {
+        let Some(telling) = &self.telling else { return Ok(()) };
+        print_line(&format!("\ne. {jobs} jobs found due, with metrics and without ({} build)", self.machine.profile))?;
+        telling.show()
     }
 
     /// Shows the last size of part c beside the first.

@@ -7,7 +7,7 @@ use anyhow::bail;
 use chrono::{DurationRound, TimeDelta};
 use punctual_core::clock::Clock;
 use punctual_localstack::gateway::GatewayConfig;
-use punctual_tests::measure::{Batch, POLL, POLL_CLOSELY, Scene, UNLIMITED, median, mixed, usage_of};
+use punctual_tests::measure::{Batch, POLL, POLL_CLOSELY, Scene, Telling, UNLIMITED, median, mixed, usage_of};
 use std::time::Duration;
 
 /// Slower than this, in runs a second, it is given up.
@@ -28,7 +28,7 @@ pub enum By {
 pub async fn measure(by: By, runs: usize, repeats: usize) -> anyhow::Result<Drain> {
     let mut all = Vec::with_capacity(repeats);
     for _ in 0..repeats {
-        all.push(once(by, runs).await?);
+        all.push(once(by, runs, None).await?);
     }
     let each = |figure: fn(&Drain) -> f64| all.iter().map(figure).collect::<Vec<_>>();
     let (runs_per_s_of_each, cpu_us_of_each) = (each(|d| d.runs_per_s), each(|d| d.cpu_us_per_run));
@@ -49,9 +49,22 @@ pub async fn measure(by: By, runs: usize, repeats: usize) -> anyhow::Result<Drai
     })
 }
 
-async fn once(by: By, runs: usize) -> anyhow::Result<Drain> {
+/// Measures so many runs with metrics and without, each so often.
+pub async fn telling(runs: usize, pairs: usize) -> anyhow::Result<Telling> {
+    let mut telling = Telling::default();
+    for _ in 0..2 * pairs {
+        let drain = once(By::Worker, runs, Some(telling.next())).await?;
+        telling.note(drain.cpu_us_per_run);
+    }
+    Ok(telling)
+}
+
+async fn once(by: By, runs: usize, metrics: Option<&str>) -> anyhow::Result<Drain> {
     let gateway = GatewayConfig { per_second_cap: UNLIMITED, latency: Duration::ZERO, ..GatewayConfig::default() };
     let mut scene = Scene::with_gateway(gateway).await?;
+    if let Some(metrics) = metrics {
+        scene.set("PUNCTUAL_METRICS", metrics);
+    }
     let from = scene.clock.now().duration_trunc(TimeDelta::seconds(1))?;
     let batch = Batch::EachSecond { name: "drain", from, rate: runs, priority: mixed };
     scene.load(batch, runs).await?;

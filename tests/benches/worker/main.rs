@@ -1,10 +1,12 @@
 //! What a run costs a worker, and how a morning goes: real worker and scheduler processes on the local stack, and its
 //! gateway as the instrument.
 
+mod calm;
 mod drain;
 mod floor;
 mod morning;
 mod report;
+mod seen;
 
 use anyhow::bail;
 use chrono::TimeDelta;
@@ -23,19 +25,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(
     name = "worker",
-    after_help = "In a minute or two: --runs 2000 --repeats 1 --due 2000 --urgent-per-s 5 --ahead-s 35"
+    after_help = "In a minute or two: --runs 2000 --repeats 1 --due 2000 --urgent-per-s 5 --ahead-s 35 --calm-s 20"
 )]
 struct Args {
     /// Write the figures to this file, as JSON. cargo starts benchmarks in their package's folder: name it from the root.
     #[arg(long)]
     report: Option<PathBuf>,
     /// Which parts to measure.
-    #[arg(long, value_delimiter = ',', default_value = "a,b,c")]
+    #[arg(long, value_delimiter = ',', default_value = "a,b,c,d,e")]
     only: Vec<Part>,
-    /// Runs that lie in the queues, in a and c.
+    /// Runs that lie in the queues, in a, c and e.
     #[arg(long, default_value_t = 50_000, value_parser = value_parser!(u32).range(100..=1_000_000))]
     runs: u32,
-    /// How often a and c are repeated; the median counts.
+    /// How often a, c and both sides of e are repeated; the median counts.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     repeats: u32,
     /// Jobs that are due at one instant, in b.
@@ -50,6 +52,12 @@ struct Args {
     /// Seconds from the stored jobs to their instant, in b: copies share the shards, and read 30 s ahead.
     #[arg(long, default_value_t = 60, value_parser = value_parser!(u32).range(20..=600))]
     ahead_s: u32,
+    /// Jobs that are due each second, in d.
+    #[arg(long, default_value_t = 50, value_parser = value_parser!(u32).range(1..i64::from(morning::LIMIT_PER_S)))]
+    calm_per_s: u32,
+    /// Seconds of them.
+    #[arg(long, default_value_t = 120, value_parser = value_parser!(u32).range(1..=3_600))]
+    calm_s: u32,
     /// What cargo says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -67,6 +75,12 @@ enum Part {
     /// The calls of a by the libraries alone.
     #[value(name = "c")]
     Floor,
+    /// A few due each second, and workers that have nothing else to do.
+    #[value(name = "d")]
+    Calm,
+    /// The work of a with metrics and without.
+    #[value(name = "e")]
+    Telling,
 }
 
 fn main() -> ExitCode {
@@ -94,6 +108,14 @@ async fn measure(args: Args) -> anyhow::Result<()> {
         };
         report.morning = Some(morning::measure(size).await?);
         report.show_morning()?;
+    }
+    if has(Part::Calm) {
+        report.calm = Some(calm::measure(args.calm_per_s as usize, args.calm_s as usize).await?);
+        report.show_calm()?;
+    }
+    if has(Part::Telling) {
+        report.telling = Some(drain::telling(args.runs as usize, args.repeats as usize).await?);
+        report.show_telling(args.runs)?;
     }
     report.machine.end();
     report.machine.show()?;

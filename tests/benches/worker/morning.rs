@@ -1,14 +1,14 @@
 //! Part b: many due at one instant, urgent ones each second beside them, and the gateway's limit over all workers.
 
 use crate::report::{Delivered, Morning, OfPriority};
+use crate::seen::{Seen, lag, seen};
 use anyhow::{Context, bail};
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use punctual_core::clock::Clock;
 use punctual_core::due::Minute;
 use punctual_core::priority::Priority;
 use punctual_localstack::gateway::GatewayConfig;
-use punctual_tests::measure::{Batch, Lag, POLL, Scene};
-use std::collections::HashMap;
+use punctual_tests::measure::{Batch, POLL, Scene};
 use std::time::Duration;
 
 /// Calls a second, all workers together, under the gateway's 500.
@@ -46,14 +46,6 @@ struct Plan {
     at: DateTime<Utc>,
     urgent_from: DateTime<Utc>,
     urgent_until: DateTime<Utc>,
-}
-
-/// A run as the queue and the gateway saw it.
-struct Seen {
-    priority: Priority,
-    due_at: DateTime<Utc>,
-    visible_at: DateTime<Utc>,
-    called_at: DateTime<Utc>,
 }
 
 /// Measures one morning.
@@ -144,27 +136,11 @@ async fn wait_for_end(scene: &mut Scene, plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every run that the gateway saw.
-fn seen(scene: &Scene) -> anyhow::Result<Vec<Seen>> {
-    let visible = scene.queue.visible()?;
-    let of_queue: HashMap<String, Priority> = Priority::ALL.map(|p| (scene.names.queue(p), p)).into();
-    let seen = scene.gateway().arrivals().into_iter().map(|arrival| {
-        let run = visible.get(&arrival.reference).context("a run was called that no queue took")?;
-        let priority = *of_queue.get(&run.queue).context("a run lay in no queue of a priority")?;
-        Ok(Seen { priority, due_at: run.due_at, visible_at: run.visible_at, called_at: arrival.arrived_at })
-    });
-    seen.collect()
-}
-
 /// The lags of each priority: of the urgent runs, those that were due while the others were worked off.
 fn priorities(seen: &[Seen], from: DateTime<Utc>, until: DateTime<Utc>) -> Vec<OfPriority> {
     let of = |priority| {
         let runs = || seen.iter().filter(move |run| run.priority == priority && (from..=until).contains(&run.due_at));
-        let lag = |time: fn(&Seen) -> TimeDelta| {
-            let mut times: Vec<i64> = runs().map(|run| time(run).num_milliseconds()).collect();
-            times.sort_unstable();
-            Lag::of(&times)
-        };
+        let lag = |time: fn(&Seen) -> TimeDelta| lag(runs().map(time));
         OfPriority {
             priority,
             runs: runs().count(),

@@ -2,7 +2,7 @@
 
 use punctual_core::priority::Priority;
 use punctual_core::process::print_line;
-use punctual_tests::measure::{Lag, Machine, Scene, row, show_lag};
+use punctual_tests::measure::{Lag, Machine, Scene, Telling, row, show_lag};
 use serde::Serialize;
 
 /// CPU time of a run, in microseconds: the most that it should be.
@@ -13,6 +13,9 @@ const TARGET_TIMES_FLOOR: f64 = 1.5;
 const TARGET_TIMES_IDEAL: f64 = 1.015;
 /// The most that all but one in a hundred urgent runs should be late, in milliseconds.
 const TARGET_URGENT_P99_MS: i64 = 2_000;
+
+/// The most that all but one in a hundred runs should be late with workers that are idle, in milliseconds.
+const TARGET_START_P99_MS: i64 = 500;
 
 /// All figures.
 #[derive(Debug, Serialize)]
@@ -26,6 +29,10 @@ pub struct Report {
     pub morning: Option<Morning>,
     /// Part c: the same as a, of the libraries alone.
     pub floor: Option<Drain>,
+    /// Part d.
+    pub calm: Option<Calm>,
+    /// Part e.
+    pub telling: Option<Telling>,
 }
 
 /// What became of runs.
@@ -107,6 +114,25 @@ pub struct Morning {
     pub delivered: Delivered,
 }
 
+/// Part d.
+#[derive(Debug, Serialize)]
+pub struct Calm {
+    /// Jobs due each second.
+    pub per_second: usize,
+    /// For so long.
+    pub seconds: usize,
+    /// Scheduler copies.
+    pub copies: usize,
+    /// Workers.
+    pub workers: usize,
+    /// From due to visible in the queue.
+    pub dispatch_lag: Lag,
+    /// From due to the call.
+    pub start_lag: Lag,
+    /// What became of all runs.
+    pub delivered: Delivered,
+}
+
 /// The lags of one priority.
 #[derive(Debug, Serialize)]
 pub struct OfPriority {
@@ -167,13 +193,14 @@ impl Delivered {
 impl Report {
     /// One without figures yet.
     pub fn begin() -> Self {
-        Report { machine: Machine::begin(), drain: None, morning: None, floor: None }
+        Report { machine: Machine::begin(), drain: None, morning: None, floor: None, calm: None, telling: None }
     }
 
     /// What must not be.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         problems.extend(self.drain.as_ref().and_then(|drain| drain.delivered.problem("a")));
+        problems.extend(self.calm.as_ref().and_then(|calm| calm.delivered.problem("d")));
         problems.extend(self.floor.as_ref().and_then(|floor| floor.delivered.problem("c")));
         if let Some(morning) = &self.morning {
             problems.extend(morning.delivered.problem("b"));
@@ -212,6 +239,24 @@ impl Report {
             row("the worker's, of that", format!("{times:.2}× (target {TARGET_TIMES_FLOOR})"))?;
         }
         f.delivered.show()
+    }
+
+    /// Shows part d.
+    pub fn show_calm(&self) -> std::io::Result<()> {
+        let Some(c) = &self.calm else { return Ok(()) };
+        let (due, seconds, workers, build) = (c.per_second, c.seconds, c.workers, self.machine.profile);
+        print_line(&format!("\nd. {due} due a second for {seconds} s, {workers} idle workers ({build} build)"))?;
+        show_lag("dispatch lag", &c.dispatch_lag, "")?;
+        show_lag("start lag", &c.start_lag, &format!(" (target of p99: {TARGET_START_P99_MS})"))?;
+        c.delivered.show()
+    }
+
+    /// Shows part e.
+    pub fn show_telling(&self, runs: u32) -> std::io::Result<()> {
+        let Some(telling) = &self.telling else { return Ok(()) };
+        let build = self.machine.profile;
+        print_line(&format!("\ne. {runs} runs in the queues, one worker, with metrics and without ({build} build)"))?;
+        telling.show()
     }
 
     /// Shows part b.

@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 
@@ -12,6 +13,16 @@ const STOP_TIME: Duration = Duration::from_secs(40);
 
 /// What the phone numbers and texts of all tests begin with.
 const PERSONAL: [&str; 4] = ["+447700", "447700900", "Your bill", "ana@example.com"];
+
+/// Where a process's standard output and standard error go.
+pub(super) enum Outputs {
+    /// Into files.
+    Kept,
+    /// The log to another place.
+    LogTo(Stdio),
+    /// Nowhere: no write succeeds.
+    FullDisk,
+}
 
 /// A running process. It is killed when this is dropped.
 pub struct Process {
@@ -23,19 +34,18 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it; what it says is kept in this directory, or nowhere if the disk is full.
-    pub(super) fn start(
-        name: &str,
-        mut command: Command,
-        directory: &Path,
-        disk_is_full: bool,
-    ) -> anyhow::Result<Self> {
+    /// Starts it; what it says is kept in this directory, where it goes there.
+    pub(super) fn start(name: &str, mut command: Command, directory: &Path, to: Outputs) -> anyhow::Result<Self> {
         let [log, output] = ["log", "out"].map(|end| directory.join(format!("{name}.{end}")));
-        let (mut said, mut written) = (File::create(&log)?, File::create(&output)?);
-        if disk_is_full {
-            let full = File::options().write(true).open("/dev/full")?;
-            (said, written) = (full.try_clone()?, full);
-        }
+        let (said, written) = (File::create(&log)?, File::create(&output)?);
+        let (said, written): (Stdio, Stdio) = match to {
+            Outputs::Kept => (said.into(), written.into()),
+            Outputs::LogTo(other) => (other, written.into()),
+            Outputs::FullDisk => {
+                let full = File::options().write(true).open("/dev/full")?;
+                (full.try_clone()?.into(), full.into())
+            }
+        };
         let child = command.stdout(written).stderr(said).spawn();
         let child = child.with_context(|| format!("{name} cannot be started"))?;
         Ok(Process { name: name.to_owned(), child, log, output })
@@ -109,7 +119,8 @@ impl Process {
 
     /// What it has said that a person must look at.
     pub fn errors(&self) -> Vec<String> {
-        self.log().lines().filter(|line| line.contains(" ERROR ")).map(str::to_owned).collect()
+        let is_error = |line: &&str| line.contains(" ERROR ") || line.contains(r#""level":"ERROR""#);
+        self.log().lines().filter(is_error).map(str::to_owned).collect()
     }
 }
 

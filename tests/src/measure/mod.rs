@@ -8,11 +8,13 @@ mod figures;
 mod jobs;
 mod queue;
 mod scene;
+mod telling;
 
 pub use figures::{Lag, Load, Machine, Usage, median, row, show_lag, usage_of};
 pub use jobs::{Batch, mixed};
 pub use queue::{Book, Queue, Visible};
 pub use scene::{POLL, POLL_CLOSELY, Scene, UNLIMITED};
+pub use telling::Telling;
 
 use anyhow::{Context, anyhow};
 use clap::Parser;

@@ -114,6 +114,11 @@ impl Scene {
         })
     }
 
+    /// A setting of the processes that are started from now on.
+    pub fn set(&mut self, name: &'static str, value: &str) {
+        self.launcher.settings.push((name, value.to_owned()));
+    }
+
     /// Puts jobs into the table.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Under which CloudWatch keeps all metrics.
-const NAMESPACE: &str = "Punctual";
+pub(in crate::telemetry) const NAMESPACE: &str = "Punctual";
 /// Values of one metric in one line.
 pub(super) const MOST_VALUES: usize = 100;
 /// Metrics in one line.

@@ -46,6 +46,17 @@ async fn started(exporter: Exporter) -> (Recording, Telemetry) {
     (recorder.unwrap(), telemetry)
 }
 
+#[tokio::test]
+async fn what_has_not_happened_yet_is_told_as_none_and_by_those_to_whom_it_can() {
+    let (_recorder, telemetry) = started(ANY_PORT).await;
+    let text = read(telemetry.address().unwrap()).await;
+    for none in ["punctual_dead_letters_total{reason=\"exhausted\"} 0\n", "punctual_takeovers_total 0\n"] {
+        assert!(text.contains(none), "{none} is missing: {text}");
+    }
+    assert!(!text.contains("punctual_jobs_advanced_total") && !text.contains("punctual_api_failures_total"), "{text}");
+    telemetry.stop().await;
+}
+
 async fn read(address: SocketAddr) -> String {
     let mut connection = TcpStream::connect(address).await.unwrap();
     connection.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();

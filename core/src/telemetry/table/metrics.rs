@@ -323,8 +323,12 @@ pub const API_REQUESTS: Metric = counter(
     API,
     "Requests answered, by operation and class of status.",
 )
-.alarm("api-errors")
 .emf(SUM);
+/// Requests that the API could not answer.
+pub const API_FAILURES: Metric =
+    counter("punctual_api_failures_total", &[], API, "Requests answered 5xx: by a defect, or by the store's trouble.")
+        .alarm("api-errors")
+        .emf(SUM);
 /// Time to answer.
 pub const API_REQUEST: Metric =
     metric("punctual_api_request_seconds", Kind::Histogram(REQUEST), &[], API, "Time it took to answer a request.")
@@ -374,6 +378,14 @@ pub const HOLDS_IN_FORCE: Metric =
     gauge("punctual_holds_in_force", &[], WORKER, "Operators' holds in force, as this process knows them.")
         .alarm("holds")
         .emf(SUM);
+/// Lines of the log that nobody will read.
+pub const LOG_LINES_LOST: Metric = counter(
+    "punctual_log_lines_lost_total",
+    &[],
+    ALL_SERVICES,
+    "Log lines that could not be written: the disk is full, or the reader stands still.",
+)
+.emf(SUM);
 /// Which version runs.
 pub const BUILD_INFO: Metric = Metric {
     unit: Unit::Info,
@@ -423,11 +435,13 @@ pub const ALL: &[&Metric] = &[
     &RATE_SHARES_HELD,
     &CIRCUITS,
     &API_REQUESTS,
+    &API_FAILURES,
     &API_REQUEST,
     &HEARTBEAT_LAG,
     &HEARTBEAT_TIMESTAMP,
     &CLOCK_OFFSET,
     &THROTTLES,
     &HOLDS_IN_FORCE,
+    &LOG_LINES_LOST,
     &BUILD_INFO,
 ];

@@ -7,6 +7,7 @@ use punctual_core::job::JobKey;
 use punctual_core::payload::Payload;
 use punctual_core::retry::OutcomeClass::{self, Delivered, Permanent, Temporary, Unknown};
 use punctual_core::run::RunKey;
+use punctual_core::trace::TraceContext;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const BODY: &str = r#"{"amount": "12.50 €"}"#;
 const TIME: Duration = Duration::from_secs(10);
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(TokioClock::new(DateTime::from_timestamp(1_796_441_400, 0).unwrap()))
@@ -104,7 +106,7 @@ fn webhooks(allowed: &str, names: &Arc<Names>) -> Webhooks {
 }
 
 fn attempt(reference: RunId, attempt: u32) -> Call {
-    Call { reference, attempt, payload: Payload::Noop, trace: None, time: TIME }
+    Call { reference, attempt, payload: Payload::Noop, trace: TraceContext::parse(TRACE), time: TIME }
 }
 
 async fn call(webhooks: &Webhooks, url: &str) -> Outcome {
@@ -269,7 +271,7 @@ async fn a_request_says_who_it_is_and_is_signed() {
     assert!(request.starts_with("POST /bills?key=abc HTTP/1.1") && request.ends_with(BODY), "{request}");
     assert_eq!(header("content-type"), "application/json");
     assert_eq!((header("webhook-id"), header("idempotency-key")), (run().to_string(), run().to_string()));
-    assert_eq!(header("punctual-attempt"), "2");
+    assert_eq!((header("punctual-attempt").as_str(), header("traceparent").as_str()), ("2", TRACE));
     let timestamp = header("webhook-timestamp").parse().unwrap();
     assert!((1_796_441_400..1_796_441_460).contains(&timestamp), "{timestamp}");
     let expected = signature(&Secret::new(KEY), &run().to_string(), timestamp, BODY).unwrap();
