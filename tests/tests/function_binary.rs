@@ -145,6 +145,7 @@ async fn the_binary_delivers_while_its_log_takes_nothing() -> anyhow::Result<()>
     let handed_in = work_off(&local, &api, &mut function, JOBS as u64, |_, _| Ok(())).await?;
     let depth = local.ports.queue.depth(Priority::Normal).await?;
     assert_eq!((handed_in, depth.visible, depth.in_flight), (JOBS, 0, 0));
+    assert_eq!((function.log(), function.output()), (String::new(), String::new()), "nothing could be written");
     function.check()
 }
 

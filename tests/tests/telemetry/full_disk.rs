@@ -37,6 +37,7 @@ async fn a_scheduler_and_a_worker_that_can_write_nothing_do_their_work_and_stop_
         .await?;
     }
     for process in processes {
+        assert_eq!((process.log(), process.output()), (String::new(), String::new()), "nothing could be written");
         process.stop().await?;
     }
     let stats = local.stack.gateway().stats();
