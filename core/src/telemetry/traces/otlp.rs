@@ -30,7 +30,7 @@ const LONGEST_ANSWER_BYTES: usize = 64 * 1_024;
 const QUEUE: usize = 8_192;
 /// So long the end of a process waits for its spans to be sent.
 const STOP: Duration = Duration::from_secs(5);
-/// Unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` give a name.
+/// How the name begins that a process has unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` give one.
 const UNNAMED: &str = "unknown_service";
 
 /// Spans on their way to a collector.
@@ -146,7 +146,7 @@ impl Otlp {
 fn resource(service: Service) -> Resource {
     let said = Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
     let name = said.get(&"service.name".into()).map(|name| name.to_string());
-    if name.is_some_and(|name| !name.is_empty() && name != UNNAMED) {
+    if name.is_some_and(|name| !name.is_empty() && !name.starts_with(UNNAMED)) {
         return said;
     }
     let attributes = said.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
