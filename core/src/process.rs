@@ -1,9 +1,11 @@
 //! What every process of Punctual does at its edges: logs, ids, the time, the signal to stop, and how it ends.
 
+mod log_writer;
 mod random;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use log_writer::tell_lost;
 #[cfg(feature = "test-util")]
 pub use random::{forget_seed, seed};
 pub use random::{process_id, random_fraction, random_number, random_token};
@@ -11,6 +13,7 @@ pub use random::{process_id, random_fraction, random_number, random_token};
 use crate::clock::{Clock, Standing};
 use crate::ports::Control;
 use chrono::TimeDelta;
+use log_writer::LogWriter;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,8 +31,8 @@ pub const EXIT_PARTLY: u8 = 3;
 /// Sends logs to standard error: compact for a terminal, JSON with `PUNCTUAL_LOG_FORMAT=json`. `PUNCTUAL_LOG` filters,
 /// otherwise `default_filter` does, with the SDK's search for settings held at ERROR: what it does not find, we say in
 /// one line of our own. Foreign crates are held at INFO whatever the filter says: below that some of them
-/// print what they send, phone numbers included. What cannot be written, on a full disk or to a reader that is gone, is
-/// lost, and nothing stops for it. Does nothing if logs are already set up.
+/// print what they send, phone numbers included. What cannot be written, on a full disk or to a reader that is gone or
+/// stands still, is lost and counted, and nothing stops for it. Does nothing if logs are already set up.
 pub fn init_logs(default_filter: &str) {
     use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
     use tracing_subscriber::prelude::*;
@@ -37,7 +40,10 @@ pub fn init_logs(default_filter: &str) {
         .unwrap_or_else(|_| EnvFilter::new(format!("{default_filter},aws_config=error")));
     let discreet = filter_fn(|event| event.target().starts_with("punctual") || *event.level() <= tracing::Level::INFO);
     let filter = chosen.and(discreet);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(LogWriter::to_standard_error())
+        .with_target(false)
+        .with_ansi(false);
     // It would be told on standard error, which just failed, and by a macro that panics then.
     let lines = lines.log_internal_errors(false);
     let is_json = std::env::var("PUNCTUAL_LOG_FORMAT").is_ok_and(|format| format == "json");

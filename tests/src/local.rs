@@ -207,11 +207,36 @@ impl Local {
         self.spawn(name, self.command(word, args))
     }
 
-    fn spawn(&self, name: &str, mut command: Command) -> anyhow::Result<Process> {
-        let log = self.logs.path().join(format!("{name}.log"));
-        let child = command.stdout(Stdio::null()).stderr(File::create(&log)?).spawn();
+    /// Starts a process with further settings, whose log goes to `log` and cannot be read by its handle.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_process_with_log(
+        &self,
+        name: &str,
+        word: &str,
+        args: &[&str],
+        settings: &[(&'static str, &str)],
+        log: Stdio,
+    ) -> anyhow::Result<Process> {
+        let mut command = self.command(word, args);
+        command.envs(settings.iter().copied());
+        self.spawn_with_log(name, command, log)
+    }
+
+    fn spawn(&self, name: &str, command: Command) -> anyhow::Result<Process> {
+        let log = File::create(self.log_of(name))?;
+        self.spawn_with_log(name, command, log.into())
+    }
+
+    fn log_of(&self, name: &str) -> PathBuf {
+        self.logs.path().join(format!("{name}.log"))
+    }
+
+    fn spawn_with_log(&self, name: &str, mut command: Command, log: Stdio) -> anyhow::Result<Process> {
+        let child = command.stdout(Stdio::null()).stderr(log).spawn();
         let child = child.with_context(|| format!("{} cannot be started", self.program.display()))?;
-        Ok(Process { name: name.to_owned(), child, log })
+        Ok(Process { name: name.to_owned(), child, log: self.log_of(name) })
     }
 
     /// Starts a scheduler copy of this name.

@@ -18,7 +18,10 @@ fn goes_on_with(standard_error: Stdio) -> String {
 fn a_log_that_cannot_be_written_stops_nothing() {
     if std::env::var_os(CHILD).is_some() {
         init_logs("info");
-        tracing::error!("nobody sees this");
+        // More than a pipe holds.
+        for n in 0..20_000 {
+            tracing::error!(n, "nobody sees this");
+        }
         println!("it goes on");
         return;
     }
@@ -26,5 +29,7 @@ fn a_log_that_cannot_be_written_stops_nothing() {
     assert!(goes_on_with(full_disk.into()).contains("it goes on"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
+    assert!(goes_on_with(writer.into()).contains("it goes on"));
+    let (_stalled_reader, writer) = std::io::pipe().unwrap();
     assert!(goes_on_with(writer.into()).contains("it goes on"));
 }

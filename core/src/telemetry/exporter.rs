@@ -7,6 +7,7 @@ use super::prometheus::{self, keep_up};
 use super::table::{self, BUILD_INFO, Kind, Service};
 use super::traces::{self, Otlp, TraceExport};
 use crate::clock::Clock;
+use crate::process::tell_lost;
 use metrics::{Recorder, set_global_recorder, with_local_recorder};
 use std::fs::File;
 use std::io;
@@ -159,6 +160,7 @@ async fn start(exporter: Exporter, service: Service, clock: Arc<dyn Clock>) -> (
     with_local_recorder(&recorder, || {
         BUILD_INFO.gauge(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
         begin_at_zero(service);
+        tell_lost();
     });
     (Some(recorder), telemetry)
 }

@@ -378,6 +378,14 @@ pub const HOLDS_IN_FORCE: Metric =
     gauge("punctual_holds_in_force", &[], WORKER, "Operators' holds in force, as this process knows them.")
         .alarm("holds")
         .emf(SUM);
+/// Lines of the log that nobody will read.
+pub const LOG_LINES_LOST: Metric = counter(
+    "punctual_log_lines_lost_total",
+    &[],
+    ALL_SERVICES,
+    "Log lines that could not be written: the disk is full, or the reader stands still.",
+)
+.emf(SUM);
 /// Which version runs.
 pub const BUILD_INFO: Metric = Metric {
     unit: Unit::Info,
@@ -434,5 +442,6 @@ pub const ALL: &[&Metric] = &[
     &CLOCK_OFFSET,
     &THROTTLES,
     &HOLDS_IN_FORCE,
+    &LOG_LINES_LOST,
     &BUILD_INFO,
 ];
