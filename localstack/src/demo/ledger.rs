@@ -1,8 +1,10 @@
 //! What the queues took, counted where they took it.
 
+use super::lags::{Lag, Lags};
 use crate::stack::AcceptedMessage;
 use chrono::{DateTime, Utc};
 use punctual_core::message::Message;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -23,6 +25,8 @@ pub(super) struct Book {
     pub(super) by_scheduler: BTreeMap<String, u64>,
     /// Each run, and when its first message could be received.
     pub(super) runs: HashMap<String, Enqueued>,
+    /// How late these were, from due to when their first message could be received.
+    pub(super) lags: Lags,
     /// Dead letters.
     pub(super) dead_letters: u64,
 }
@@ -41,7 +45,7 @@ impl Ledger {
 
     /// Notes one message.
     pub(super) fn note(&self, accepted: &AcceptedMessage) {
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let book = &mut *self.book.lock().unwrap_or_else(PoisonError::into_inner);
         if accepted.queue.ends_with("dead-letters") {
             book.dead_letters += 1;
             return;
@@ -51,12 +55,20 @@ impl Ledger {
         *book.by_scheduler.entry(message.scheduler.clone()).or_default() += 1;
         let visible_at = accepted.accepted_at + accepted.delay;
         let first = Enqueued { due_at: message.due_at, visible_at };
-        book.runs.entry(message.run_id().to_string()).or_insert(first);
+        if let Entry::Vacant(entry) = book.runs.entry(message.run_id().to_string()) {
+            entry.insert(first);
+            book.lags.note(visible_at - message.due_at);
+        }
         self.distinct.send_replace(book.runs.len() as u64);
     }
 
     pub(super) fn book(&self) -> Book {
         self.book.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How late the runs so far were, without looking at each.
+    pub(super) fn dispatch_lag(&self) -> Option<Lag> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner).lags.lag()
     }
 
     /// The number of distinct runs so far.

@@ -3,10 +3,13 @@
 //! The stack runs in this process and counts; schedulers and workers are processes of their own that know only its
 //! addresses. The demo fails if anything was lost, left, or sent twice outside the documented gap.
 
+mod display;
+mod lags;
 mod ledger;
 pub mod processes;
 mod reminders;
 mod report;
+mod screen;
 
 pub use report::{Killed, MaxRss, Percentiles, Report};
 
@@ -16,7 +19,7 @@ use crate::stack::{Stack, StackConfig};
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use display::{Display, Looks};
 use ledger::Ledger;
 use processes::{Launcher, Process};
 use punctual_core::aws::Names;
@@ -29,8 +32,8 @@ use punctual_core::process::{EXIT_FAILED, EXIT_OK, print_line};
 use punctual_core::zone::Zones;
 use rand::{Rng, SeedableRng};
 use report::Expected;
+use screen::Figures;
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +111,7 @@ struct Demo {
     scheduler_names: Vec<String>,
     peaks: MaxRss,
     killed: Vec<Killed>,
-    bars: [ProgressBar; 2],
+    display: Display,
 }
 
 impl Demo {
@@ -143,7 +146,6 @@ impl Demo {
         }
         let names = Names::new("punctual").map_err(anyhow::Error::msg)?;
         let ports = stack.aws(names).await.ports();
-        let bars = progress_bars(args.jobs);
         Ok(Demo {
             launcher: Launcher { settings, logs },
             clock: SystemClock::new(),
@@ -155,7 +157,7 @@ impl Demo {
             scheduler_names: Vec::new(),
             peaks: MaxRss::default(),
             killed: Vec::new(),
-            bars,
+            display: Display::new(),
             args,
         })
     }
@@ -213,11 +215,11 @@ impl Demo {
         let time = jobs as i64 * 2 / RATE_PER_S as i64 + if self.args.chaos { 180 } else { 120 };
         let give_up_at = due_at + TimeDelta::seconds(time);
         let (mut enqueued, mut accepted) = (self.ledger.distinct(), self.stack.gateway().accepted_watch());
+        let mut looks = Looks::begin(self.ports.queue.clone());
         let mut kills = if self.args.chaos { planned_kills(&self.args) } else { Vec::new() };
         loop {
             let counts = (*enqueued.borrow(), *accepted.borrow());
-            self.bars[0].set_position(counts.0);
-            self.bars[1].set_position(counts.1);
+            self.show(&mut looks, counts, due_at);
             for process in self.schedulers.iter_mut().chain(&mut self.workers) {
                 process.check()?;
             }
@@ -246,8 +248,31 @@ impl Demo {
                 () = tokio::time::sleep(POLL) => {}
             }
         }
-        self.bars.iter().for_each(ProgressBar::finish_and_clear);
+        self.display.clear();
         Ok(())
+    }
+
+    fn show(&mut self, looks: &mut Looks, (enqueued, delivered): (u64, u64), due_at: DateTime<Utc>) {
+        let now = self.clock.monotonic();
+        if !self.display.is_due(now) {
+            return;
+        }
+        let (enqueued_per_s, delivered_per_s) = looks.per_s(now, enqueued, delivered);
+        let figures = Figures {
+            jobs: self.args.jobs,
+            since_due: self.clock.now() - due_at,
+            enqueued,
+            delivered,
+            enqueued_per_s,
+            delivered_per_s,
+            dispatch_lag: self.ledger.dispatch_lag(),
+            start_lag: looks.start_lag(self.stack.gateway()),
+            queues: looks.queues(),
+            schedulers: self.schedulers.len(),
+            workers: self.workers.len(),
+            killed: self.killed.iter().map(|killed| killed.process.clone()).collect(),
+        };
+        self.display.show(now, &figures);
     }
 
     async fn kill(&mut self, kill: Kill) -> anyhow::Result<()> {
@@ -346,7 +371,7 @@ impl Demo {
     }
 
     fn say(&self, line: &str) {
-        self.bars[0].suspend(|| eprintln!("{line}"));
+        self.display.say(line);
     }
 
     /// Shows and writes the report; returns the exit code.
@@ -404,19 +429,4 @@ fn planned_kills(args: &DemoArgs) -> Vec<Kill> {
 /// The count at which the next one of a role is killed; never, if none is left.
 fn next_kill(kills: &[Kill], role: Role) -> u64 {
     kills.iter().filter(|kill| kill.role == role).map(|kill| kill.at).min().unwrap_or(u64::MAX)
-}
-
-fn progress_bars(jobs: u64) -> [ProgressBar; 2] {
-    if !std::io::stderr().is_terminal() {
-        return [ProgressBar::hidden(), ProgressBar::hidden()];
-    }
-    let bars = MultiProgress::new();
-    let style = ProgressStyle::with_template("  {prefix:<10} {bar:40} {pos:>7}/{len} {percent:>3} %");
-    ["enqueued", "delivered"].map(|name| {
-        let bar = bars.add(ProgressBar::new(jobs).with_prefix(name));
-        if let Ok(style) = &style {
-            bar.set_style(style.clone());
-        }
-        bar
-    })
 }

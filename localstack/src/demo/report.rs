@@ -237,7 +237,7 @@ fn lag(p: &Percentiles) -> String {
 }
 
 /// A run's id ends with its nominal instant, which in the demo is its due time.
-fn scheduled_at(reference: &str) -> Option<DateTime<Utc>> {
+pub(super) fn scheduled_at(reference: &str) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(reference.rsplit_once(':')?.1.parse().ok()?, 0)
 }
 

@@ -49,6 +49,11 @@ impl Gateway {
         self.state().arrivals().to_vec()
     }
 
+    /// The same from the n-th on, counted from 0.
+    pub(crate) fn arrivals_from(&self, n: usize) -> Vec<Arrival> {
+        self.state().arrivals().get(n..).map(<[Arrival]>::to_vec).unwrap_or_default()
+    }
+
     /// Replaces the script: each phone begins again at its first behaviour, and phones without any are accepted.
     pub fn set_script(&self, script: BTreeMap<String, Vec<Behaviour>>) {
         self.state().set_script(script);
