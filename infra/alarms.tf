@@ -4,7 +4,8 @@
 
 locals {
   services = toset(concat(["dispatch", "worker"], local.with_api ? ["api"] : []))
-  handlers = ["sms", "email", "webhook", "queue", "noop"]
+  callers  = ["sms", "email", "webhook", "queue"]
+  handlers = concat(local.callers, ["noop"])
   shards   = var.shards.urgent + var.shards.standard
 
   # Alarms on one metric. Left out: the maximum over five minutes, once, above the threshold; no data is no trouble.
@@ -152,7 +153,7 @@ locals {
     } : {},
   )
 
-  # Alarms on what several metrics come to: 1 is trouble. Ids of metrics begin with a small letter.
+  # Alarms on what several metrics come to: 1 is trouble. What did not move is not told, and only functions of lists (SUM, MAX) go by what there is.
   computed_alarms = merge(
     {
       dispatch-stopped = {
@@ -160,7 +161,7 @@ locals {
         summary    = "Runs are due, and none reaches a queue."
         period     = 300
         periods    = 1
-        expression = "IF(FILL(due, 0) > 0 AND FILL(enqueued, 0) == 0, 1, 0)"
+        expression = "IF(due > 0 AND SUM([0 * due, enqueued]) == 0, 1, 0)"
         metrics = {
           due      = { metric = "punctual_runs_due_total", dimensions = { service = "dispatch" }, statistic = "Sum" }
           enqueued = { metric = "punctual_runs_enqueued_total", dimensions = { service = "dispatch" }, statistic = "Sum" }
@@ -171,9 +172,9 @@ locals {
         summary    = "More than one call in twenty fails, of twenty at least."
         period     = 600
         periods    = 1
-        expression = "IF(all >= 20 AND (${join(" + ", [for handler in local.handlers : "FILL(delivered_${handler}, 0)"])}) < 0.95 * all, 1, 0)"
+        expression = "IF(attempts >= 20 AND SUM([0 * attempts, ${join(", ", [for handler in local.handlers : "delivered_${handler}"])}]) < 0.95 * attempts, 1, 0)"
         metrics = merge(
-          { all = { metric = "punctual_attempts_total", dimensions = { service = "worker" }, statistic = "Sum" } },
+          { attempts = { metric = "punctual_attempts_total", dimensions = { service = "worker" }, statistic = "Sum" } },
           {
             for handler in local.handlers : "delivered_${handler}" => {
               metric     = "punctual_attempts_total"
@@ -188,9 +189,9 @@ locals {
         summary    = "Most of the latest calls to a target failed: none is made for a while."
         period     = 60
         periods    = 5
-        expression = "IF(${join(" + ", [for handler in local.handlers : "FILL(open_${handler}, 0)"])} > 0, 1, 0)"
+        expression = "IF(MAX([${join(", ", [for handler in local.callers : "open_${handler}"])}]) > 0, 1, 0)"
         metrics = {
-          for handler in local.handlers : "open_${handler}" => {
+          for handler in local.callers : "open_${handler}" => {
             metric     = "punctual_circuits"
             dimensions = { service = "worker", handler = handler, state = "open" }
             statistic  = "Maximum"
@@ -203,7 +204,7 @@ locals {
         summary    = "Letters came to the queue of dead letters, some of which may have no row."
         period     = 300
         periods    = 1
-        expression = "IF(DIFF(letters) > 0, 1, 0)"
+        expression = "IF(DIFF(FILL(letters, 0)) > 0, 1, 0)"
         metrics = {
           letters = {
             namespace  = "AWS/SQS"
@@ -233,7 +234,7 @@ locals {
         summary    = "${aws_service} asks for fewer calls: more than one a second is refused."
         period     = 300
         periods    = 1
-        expression = "IF(${join(" + ", [for service in local.services : "FILL(by_${service}, 0)"])} > 300, 1, 0)"
+        expression = "IF(SUM([${join(", ", [for service in local.services : "by_${service}"])}]) > 300, 1, 0)"
         metrics = {
           for service in local.services : "by_${service}" => {
             metric     = "punctual_throttles_total"

@@ -47,7 +47,6 @@ resource "aws_ecs_service" "api" {
   task_definition                    = aws_ecs_task_definition.api[0].arn
   desired_count                      = var.running ? var.api_tasks : 0
   launch_type                        = "FARGATE"
-  platform_version                   = "1.4.0"
   availability_zone_rebalancing      = "ENABLED"
   propagate_tags                     = "SERVICE"
   deployment_minimum_healthy_percent = 100
@@ -71,7 +70,7 @@ resource "aws_ecs_service" "api" {
     rollback = true
   }
 
-  depends_on = [aws_lb_listener.api]
+  depends_on = [aws_lb_listener.api, aws_iam_role_policy.api, aws_iam_role_policy.execution, aws_iam_role_policy.key]
 }
 
 resource "aws_security_group" "api_balancer" {

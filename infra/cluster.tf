@@ -68,6 +68,7 @@ resource "aws_cloudwatch_log_group" "service" {
 
 # Nobody connects to schedulers, workers and operators.
 resource "aws_security_group" "task" {
+  # checkov:skip=CKV2_AWS_5:each is attached to its service; the operator's to the tasks that are started by hand
   for_each = local.task_services
 
   name        = "${var.prefix}-${each.key}"

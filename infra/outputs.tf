@@ -18,7 +18,7 @@ output "queue_urls" {
 
 output "visibility_s" {
   description = "Seconds for which the queues hide a message where its receiver names no other time: after a crash a function's run waits as long, a task's 60."
-  value       = local.visibility_s
+  value       = max([for queue in module.priority_queue : queue.visibility_s]...)
 }
 
 output "cluster" {

@@ -18,6 +18,7 @@ module "priority_queue" {
   dead_letters_arn       = aws_sqs_queue.dead_letters.arn
   kms_key_arn            = var.kms_key_arn
   with_alarms            = !var.only_store
+  alarms_act             = var.running
   alarm_actions          = var.alarm_actions
   runbook_url            = var.runbook_url
   backlog_alarm_messages = var.backlog_alarm_messages

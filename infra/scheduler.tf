@@ -39,7 +39,6 @@ resource "aws_ecs_service" "scheduler" {
   task_definition                    = aws_ecs_task_definition.scheduler[0].arn
   desired_count                      = var.running ? var.scheduler_tasks : 0
   launch_type                        = "FARGATE"
-  platform_version                   = "1.4.0"
   availability_zone_rebalancing      = "ENABLED"
   propagate_tags                     = "SERVICE"
   deployment_minimum_healthy_percent = 100
@@ -55,4 +54,7 @@ resource "aws_ecs_service" "scheduler" {
     enable   = true
     rollback = true
   }
+
+  # A task without its rights ends at once, and three that do end the deployment.
+  depends_on = [aws_iam_role_policy.scheduler, aws_iam_role_policy.execution, aws_iam_role_policy.key]
 }

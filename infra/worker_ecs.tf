@@ -7,6 +7,8 @@ locals {
     if arn != null
   }
 
+  worker_secrets = { for key, secrets in { secrets = [for name, arn in local.secrets : { name = name, valueFrom = arn }] } : key => secrets if length(secrets) > 0 }
+
   worker_settings = merge(
     var.worker_settings,
     local.settings,
@@ -49,18 +51,16 @@ resource "aws_ecs_task_definition" "worker" {
     name = "alive"
   }
 
-  container_definitions = jsonencode([merge(local.container, {
+  container_definitions = jsonencode([merge(local.container, local.worker_secrets, {
     name       = "worker"
     image      = local.images["worker"]
     entryPoint = ["/usr/local/bin/punctual-worker"]
-    command    = []
     environment = [
       for name, value in merge(local.worker_settings, {
         PUNCTUAL_WORK_STOP_S     = tostring(var.worker_stop_s)
         PUNCTUAL_WORK_ALIVE_FILE = "/run/punctual/alive"
       }) : { name = name, value = value }
     ]
-    secrets     = [for name, arn in local.secrets : { name = name, valueFrom = arn }]
     mountPoints = [{ sourceVolume = "alive", containerPath = "/run/punctual", readOnly = false }]
     healthCheck = {
       command     = ["CMD", "/usr/local/bin/punctual-worker", "--check-alive"]
@@ -83,7 +83,6 @@ resource "aws_ecs_service" "worker" {
   task_definition                    = aws_ecs_task_definition.worker[0].arn
   desired_count                      = var.worker_tasks.min
   launch_type                        = "FARGATE"
-  platform_version                   = "1.4.0"
   availability_zone_rebalancing      = "ENABLED"
   propagate_tags                     = "SERVICE"
   deployment_minimum_healthy_percent = 100
@@ -99,6 +98,8 @@ resource "aws_ecs_service" "worker" {
     enable   = true
     rollback = true
   }
+
+  depends_on = [aws_iam_role_policy.worker, aws_iam_role_policy.execution, aws_iam_role_policy.key]
 
   lifecycle {
     # The scaling below decides.
@@ -166,17 +167,14 @@ resource "aws_appautoscaling_policy" "worker_in" {
 }
 
 locals {
-  # What waits and for how long, as parts of their bounds: 1 is reached. A queue that SQS tells nothing of is empty.
+  # What waits and for how long, as parts of their bounds: 1 is reached.
   worker_scaling_metrics = concat(
     [for priority in ["urgent", "normal", "bulk"] : { id = "waiting_${priority}", metric = "ApproximateNumberOfMessagesVisible", priority = priority }],
     [for priority in ["urgent", "normal"] : { id = "oldest_${priority}", metric = "ApproximateAgeOfOldestMessage", priority = priority }],
   )
   worker_scaling_load = join("", [
-    "MAX([",
-    "(FILL(waiting_urgent, 0) + FILL(waiting_normal, 0) + FILL(waiting_bulk, 0)) / ${var.worker_scaling.messages}, ",
-    "FILL(oldest_urgent, 0) / ${var.worker_scaling.age_s}, ",
-    "FILL(oldest_normal, 0) / ${var.worker_scaling.age_s}",
-    "])",
+    "MAX([SUM([waiting_urgent, waiting_normal, waiting_bulk]) / ${var.worker_scaling.messages}, ",
+    "oldest_urgent / ${var.worker_scaling.age_s}, oldest_normal / ${var.worker_scaling.age_s}])",
   ])
 }
 
@@ -220,8 +218,9 @@ resource "aws_cloudwatch_metric_alarm" "worker_in" {
   evaluation_periods  = 15
   threshold           = 0.1
   comparison_operator = "LessThanThreshold"
-  treat_missing_data  = "ignore"
-  alarm_actions       = [aws_appautoscaling_policy.worker_in[0].arn]
+  # SQS tells nothing of queues that have been empty for hours.
+  treat_missing_data = "breaching"
+  alarm_actions      = [aws_appautoscaling_policy.worker_in[0].arn]
 
   metric_query {
     id          = "load"

@@ -65,5 +65,5 @@ resource "aws_lambda_event_source_mapping" "worker" {
   }
 
   # Nothing is taken before what is re-sent is allowed, and before the function may report.
-  depends_on = [aws_lambda_function_recursion_config.worker, aws_iam_role_policy.function]
+  depends_on = [aws_lambda_function_recursion_config.worker, aws_iam_role_policy.function, aws_iam_role_policy.function_log, aws_iam_role_policy.key]
 }

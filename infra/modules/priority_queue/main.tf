@@ -18,6 +18,7 @@ resource "aws_sqs_queue" "this" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "oldest_message" {
+  # checkov:skip=CKV_AWS_319:alarms act, but not while the installation is stopped on purpose
   count = var.with_alarms ? 1 : 0
 
   alarm_name          = "${var.prefix}-oldest-message-${var.priority}"
@@ -32,11 +33,13 @@ resource "aws_cloudwatch_metric_alarm" "oldest_message" {
   comparison_operator = "GreaterThanThreshold"
   # SQS tells nothing of a queue that nobody has used for hours.
   treat_missing_data = "notBreaching"
+  actions_enabled    = var.alarms_act
   alarm_actions      = var.alarm_actions
   ok_actions         = var.alarm_actions
 }
 
 resource "aws_cloudwatch_metric_alarm" "backlog" {
+  # checkov:skip=CKV_AWS_319:alarms act, but not while the installation is stopped on purpose
   count = var.with_alarms ? 1 : 0
 
   alarm_name          = "${var.prefix}-backlog-${var.priority}"
@@ -50,6 +53,7 @@ resource "aws_cloudwatch_metric_alarm" "backlog" {
   threshold           = var.backlog_alarm_messages
   comparison_operator = "GreaterThanThreshold"
   treat_missing_data  = "notBreaching"
+  actions_enabled     = var.alarms_act
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
 }

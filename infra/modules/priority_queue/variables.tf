@@ -60,6 +60,13 @@ variable "with_alarms" {
   nullable    = false
 }
 
+variable "alarms_act" {
+  description = "Whether alarms tell anybody: not while the installation is stopped on purpose."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "alarm_actions" {
   description = "ARNs of what is told of alarms, 0 to 5."
   type        = list(string)
